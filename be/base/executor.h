@@ -1,0 +1,43 @@
+// Where code runs: long-lived loops (I/O threads) and short tasks (worker pools).
+//
+// No folder but base/ starts a thread. The kernel form uses real threads; the virtual form
+// (be/sim) runs every step and task in one thread, in virtual time.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "be/base/poller.h"
+#include "be/base/task.h"
+
+namespace be {
+
+// A running loop. Destruction requires that step has returned false or stop was asked for;
+// it waits for the last step to end.
+class Loop {
+ public:
+  virtual ~Loop() = default;
+  virtual void join() = 0;  // returns when the step function has returned false; not from itself
+};
+
+// Runs tasks on its threads, in the order of submission per pool of one thread, otherwise in any.
+class WorkerPool {
+ public:
+  virtual ~WorkerPool() = default;  // runs what was submitted, then ends
+  virtual void submit(Task task) = 0;  // any thread; never blocks
+};
+
+class Executor {
+ public:
+  virtual ~Executor() = default;
+
+  // Calls step() again and again until it returns false. The step waits in `poller` (and
+  // nowhere else) when it has nothing to do. `name` is seen in top and gdb (15 characters).
+  virtual Result<std::unique_ptr<Loop>> start_loop(const std::string& name, Poller& poller,
+                                                   std::function<bool()> step) = 0;
+  virtual Result<std::unique_ptr<WorkerPool>> start_workers(const std::string& name,
+                                                            int threads) = 0;
+};
+
+}  // namespace be

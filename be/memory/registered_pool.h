@@ -1,0 +1,94 @@
+// bemalloc's front door: memory that every open device has registered (paper 5.2).
+//
+// One sparse memfd of the cap's size, mapped once, sealed against resizing; blocks of
+// `block_bytes` are born by fallocate + MADV_POPULATE_WRITE (shortage is a Status, never
+// SIGBUS) and registered with each device as one region. Larger allocations are one run of
+// blocks under one region. Keys never cross regions.
+//
+//   registered bytes = live + cached      live = handed out, cached = ours to hand out
+//   registered bytes <= cap_bytes
+//
+// allocate, deallocate, region: any thread; O(1) and without a system call in the steady state.
+// At the cap allocation fails at once with kResourceExhausted naming the cap: the transport
+// makes back-pressure of that (on_free tells when to try again).
+//
+// Destroying a pool with live allocations is a defect of the caller: it is logged with counts
+// and the mapping is kept, so that late frees do no harm.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "be/base/status.h"
+#include "be/memory/buffer.h"
+#include "be/verbs/device.h"
+
+namespace be {
+
+struct PoolOptions {
+  size_t block_bytes = size_t{4} << 20;  // power of two, >= 64 KiB
+  size_t cap_bytes = 0;                  // 0: a quarter of RAM
+};
+
+struct RegionKeys {
+  uint32_t lkey = 0;
+  uint32_t rkey = 0;
+};
+
+struct PoolStats {
+  size_t registered_bytes = 0;
+  size_t live_bytes = 0;
+  size_t peak_registered_bytes = 0;
+  size_t cap_bytes = 0;
+  uint64_t allocations = 0;  // alive
+  uint64_t registrations = 0;
+  uint64_t deregistrations = 0;
+};
+
+class RegisteredPool {
+ public:
+  // Device indices are the order of add_device: first softnic or hardware, 0, 1, ...
+  static constexpr size_t kMaxDevices = 8;
+
+  static Result<std::unique_ptr<RegisteredPool>> create(const PoolOptions& options);
+  ~RegisteredPool();
+  RegisteredPool(const RegisteredPool&) = delete;
+  RegisteredPool& operator=(const RegisteredPool&) = delete;
+
+  // Registers existing and all later blocks with `device`. Returns its index for region().
+  // The device must outlive the pool.
+  Result<size_t> add_device(Device* device);
+
+  // Aligned to 16 bytes (64 from 64 bytes on). size 0 is kInvalidArgument.
+  Result<void*> allocate(size_t size);
+  void deallocate(void* pointer);
+  size_t usable_size(const void* pointer) const;
+
+  // Keys of the region around `pointer` (interior pointers too) on device `index`; adopted
+  // memory is found as well, by a slower search. Unknown memory gives nullptr.
+  const RegionKeys* region(const void* pointer, size_t index) const;
+
+  // allocate + the handle; size() == size, capacity() >= size.
+  Result<Buffer> allocate_buffer(size_t size);
+
+  // The user's own memory as a Buffer: registered here and now, `release` is called (on any
+  // thread) when the last handle is gone and it has been deregistered.
+  Result<Buffer> adopt(void* memory, size_t size, std::function<void()> release);
+
+  // `callback` is called once, soon after memory was given back following a failure at the cap
+  // (on the freeing thread: be short; post to your I/O thread). Returns an id for cancel_on_free.
+  uint64_t on_free(std::function<void()> callback);
+  void cancel_on_free(uint64_t id);
+
+  PoolStats stats() const;
+
+ private:
+  struct Impl;  // registered_pool.cc: the allocator can change behind this header
+  explicit RegisteredPool(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace be
