@@ -5,8 +5,9 @@ add_library(be_warnings INTERFACE)
 target_compile_options(be_warnings INTERFACE
   -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Werror)
 
-# be_protobuf(TARGET FOLDER [LINK LIBRARIES...]): compiles FOLDER's *.proto files, if it has any, into
-# the static library TARGET. A file a/b.proto is included as "a/b.pb.h", imported as "a/b.proto".
+# be_protobuf(TARGET FOLDER [LINK LIBRARIES...]): compiles FOLDER's *.proto files, if it has any,
+# into the static library TARGET. A file a/b.proto is included as "a/b.pb.h", imported as
+# "a/b.proto".
 function(be_protobuf target folder)
   cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
   file(GLOB protos CONFIGURE_DEPENDS ${folder}/*.proto)
