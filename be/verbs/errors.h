@@ -15,7 +15,7 @@ std::string_view wc_status_name(ibv_wc_status status);  // "IBV_WC_RNR_RETRY_EXC
 std::string_view wc_opcode_name(ibv_wc_opcode opcode);  // "IBV_WC_RECV_RDMA_WITH_IMM"
 std::string_view qp_state_name(ibv_qp_state state);     // "RTS"
 
-// "<verb> failed: ENOMEM (Cannot allocate memory)", e.g. verb_error("ibv_post_send", ENOMEM, ...).
+// "<verb> failed for <about>: ENOMEM (Cannot allocate memory)", the Code that fits the errno.
 // `error_number` is positive. `about` names the object: "QP 17 to 10.0.0.2:9000".
 Status verb_error(std::string_view verb, int error_number, std::string_view about);
 
