@@ -24,7 +24,7 @@ class Loop {
 // Runs tasks on its threads, in the order of submission per pool of one thread, otherwise in any.
 class WorkerPool {
  public:
-  virtual ~WorkerPool() = default;  // runs what was submitted, then ends
+  virtual ~WorkerPool() = default;     // runs what was submitted, then ends
   virtual void submit(Task task) = 0;  // any thread; never blocks
 };
 

@@ -1,7 +1,8 @@
 // Distribution of non-negative integers (latencies in ns, sizes in bytes) in constant memory.
 //
 // Log-linear buckets: 64 linear steps within each power of two, so a percentile is at most
-// 1/64 above the true value; count, sum, minimum and maximum are exact. 30 KiB each.
+// 1/64 above the true value; count, minimum and maximum are exact, so is a sum up to 2^53.
+// 30 KiB each.
 // Not thread-safe: one per thread, merged by add().
 #pragma once
 
@@ -20,7 +21,8 @@ class Histogram {
   uint64_t min() const { return count_ ? min_ : 0; }
   uint64_t max() const { return max_; }
   double mean() const { return count_ ? sum_ / static_cast<double>(count_) : 0; }
-  uint64_t percentile(double fraction) const;  // 0.99: smallest bucket bound that covers 99 %
+  uint64_t percentile(
+      double fraction) const;  // 0.99: smallest bucket bound that covers 99 %; <= max()
 
  private:
   static constexpr int kStepBits = 6;

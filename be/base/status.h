@@ -7,14 +7,15 @@
 // Values: copied and read from any thread.
 #pragma once
 
+#include <fmt/format.h>
+
+#include <cassert>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
-
-#include <fmt/format.h>
 
 namespace be {
 
@@ -84,16 +85,18 @@ class [[nodiscard]] Result {
 
   bool ok() const { return value_.has_value(); }
   const Status& status() const { return status_; }
-  T& value() & { return *value_; }
-  const T& value() const& { return *value_; }
-  T&& value() && { return *std::move(value_); }
-  T* operator->() { return &*value_; }
-  const T* operator->() const { return &*value_; }
-  T& operator*() & { return *value_; }
-  const T& operator*() const& { return *value_; }
-  T&& operator*() && { return *std::move(value_); }
+  T& value() & { return checked(), *value_; }
+  const T& value() const& { return checked(), *value_; }
+  T&& value() && { return checked(), *std::move(value_); }
+  T* operator->() { return &value(); }
+  const T* operator->() const { return &value(); }
+  T& operator*() & { return value(); }
+  const T& operator*() const& { return value(); }
+  T&& operator*() && { return std::move(*this).value(); }
 
  private:
+  void checked() const { assert(value_.has_value()); }
+
   Status status_;
   std::optional<T> value_;
 };
@@ -104,11 +107,11 @@ class [[nodiscard]] Result {
 #define BE_CONCAT(a, b) BE_CONCAT_INNER(a, b)
 
 // Leaves the function with the failure, if `expression` is one.
-#define BE_RETURN_IF_ERROR(expression)                             \
-  do {                                                             \
+#define BE_RETURN_IF_ERROR(expression)                            \
+  do {                                                            \
     if (::be::Status be_status = (expression); !be_status.ok()) { \
-      return be_status;                                            \
-    }                                                              \
+      return be_status;                                           \
+    }                                                             \
   } while (false)
 
 // `target` = the value of the Result, or leaves the function with its failure.
