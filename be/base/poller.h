@@ -33,6 +33,8 @@ class Poller {
   // and for writability too if `writable`.
   virtual Status add(int fd, PollHandler* handler, bool writable = false) = 0;
   virtual Status set_writable(int fd, bool writable) = 0;
+  // Off: data may wait unread (back-pressure). Hang-up and error are still reported.
+  virtual Status set_readable(int fd, bool readable) = 0;
   virtual void remove(int fd) = 0;  // before fd is closed; unknown fds are ignored
 
   // Dispatches what is ready; waits for the first event until `until` if nothing is
