@@ -21,7 +21,8 @@ class Loop {
   virtual void join() = 0;  // returns when the step function has returned false; not from itself
 };
 
-// Runs tasks on its threads, in the order of submission per pool of one thread, otherwise in any.
+// Runs tasks on its threads: taken up in the order of submission, so a pool of one thread also
+// ends them in that order. Unbounded: who submits bounds what is outstanding.
 class WorkerPool {
  public:
   virtual ~WorkerPool() = default;     // runs what was submitted, then ends

@@ -47,12 +47,14 @@ class StreamNetwork {
  public:
   virtual ~StreamNetwork() = default;
 
-  // "host:port" to an address; asks the name service and may block: never on an I/O thread.
+  // "host:port" to an address, IPv4 if the host has one; asks the name service and may block:
+  // never on an I/O thread.
   virtual Result<Address> resolve(const std::string& host_and_port) = 0;
 
   // Port 0 takes any free port: ask local_address. A port in use is kAlreadyExists.
   virtual Result<int> listen(const Address& address) = 0;
-  // -1: nobody is waiting to be accepted.
+  // -1: nobody is waiting to be accepted. kResourceExhausted: no descriptor was left, and one
+  // waiting connection was closed instead.
   virtual Result<int> accept(int listener) = 0;
 
   // Begins; the descriptor becomes writable when it is decided: then connect_result().

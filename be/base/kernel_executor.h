@@ -1,0 +1,22 @@
+// Executor over kernel threads (see executor.h).
+//
+// Signals stay with the application's own threads: ours block all but those that a fault raises.
+#pragma once
+
+#include "be/base/executor.h"
+
+namespace be {
+
+class KernelExecutor final : public Executor {
+ public:
+  explicit KernelExecutor(const Clock& clock) : clock_(clock) {}
+
+  Result<std::unique_ptr<Loop>> start_loop(const std::string& name, Poller& poller,
+                                           std::function<bool()> step) override;
+  Result<std::unique_ptr<WorkerPool>> start_workers(const std::string& name, int threads) override;
+
+ private:
+  const Clock& clock_;
+};
+
+}  // namespace be
