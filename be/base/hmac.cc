@@ -12,10 +12,12 @@ Result<Sha256Digest> hmac_sha256(std::span<const uint8_t> key, std::span<const u
   if (key.size() > INT_MAX) {
     return error(Code::kInvalidArgument, "an HMAC key of {} bytes is too long", key.size());
   }
+  const uint8_t none = 0;  // OpenSSL refuses null pointers, of nothing too
   Sha256Digest digest{};
   unsigned size = 0;
-  if (HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()), message.data(), message.size(),
-           digest.data(), &size) == nullptr ||
+  if (HMAC(EVP_sha256(), key.empty() ? &none : key.data(), static_cast<int>(key.size()),
+           message.empty() ? &none : message.data(), message.size(), digest.data(),
+           &size) == nullptr ||
       size != digest.size()) {
     return error(Code::kInternal, "OpenSSL cannot compute HMAC-SHA256");
   }
