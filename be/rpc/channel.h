@@ -15,6 +15,7 @@
 // `bulk_bytes` goes to the bulk socket, so it never delays small ones.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -42,9 +43,11 @@ class Channel {
                                          const ChannelOptions& options);
   virtual ~Channel() = default;  // outstanding calls end with kCancelled before it returns
 
-  // Takes the request. The callback is called exactly once, never from within call().
+  // Takes the request. The callback is called exactly once, never from within call(). The id,
+  // for cancel(), is also stored in `early_id`, before the callback can run on another thread.
+  // Id 0: refused (max_outstanding), the callback will say so.
   virtual CallId call(MethodId method, Payload request, const CallOptions& options,
-                      ResponseCallback callback) = 0;
+                      ResponseCallback callback, std::atomic<CallId>* early_id = nullptr) = 0;
 
   // The call ends with kCancelled, unless it has ended already; the server is told.
   virtual void cancel(CallId call) = 0;
@@ -52,12 +55,14 @@ class Channel {
   // Blocking form, for a driven node's owner thread (drives it) or for any thread that is not
   // an I/O thread (waits). Never call it on a started I/O thread.
   virtual Result<Payload> call_and_wait(MethodId method, Payload request,
-                                        const CallOptions& options) = 0;
+                                        const CallOptions& options,
+                                        std::atomic<CallId>* early_id = nullptr) = 0;
 
   virtual const Address& server() const = 0;
   virtual Node& node() = 0;
   // The transport of the established connection; nothing while not connected.
   virtual std::optional<TransportKind> transport() const = 0;
+  virtual uint64_t late_responses() const = 0;  // came after the end of their call
 };
 
 }  // namespace be::rpc

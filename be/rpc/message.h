@@ -17,8 +17,8 @@
 
 namespace be::rpc {
 
-// Hash of the full name ("be.ps.ParameterService.CreateTable"); a server refuses to register
-// two names with one hash.
+// xxHash-32 (seed 0) of the full name ("be.ps.ParameterService.CreateTable"), the same on every
+// machine. A server refuses to register two names with one hash.
 using MethodId = uint32_t;
 MethodId method_id(std::string_view full_name);
 

@@ -16,6 +16,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "be/rpc/message.h"
 #include "be/transport/node.h"
@@ -31,10 +32,12 @@ struct ServerOptions {
 
 // One call inside the server: move-only, answered once, from any thread. Destroyed without an
 // answer it is answered with kInternal, so a caller never waits for a forgotten call.
+//
+// May outlive the server and its connection: then an answer goes nowhere.
 class ServerCall {
  public:
-  ServerCall(ServerCall&&) noexcept;
-  ServerCall& operator=(ServerCall&&) noexcept;
+  ServerCall(ServerCall&&) noexcept = default;
+  ServerCall& operator=(ServerCall&& other) noexcept;
   ~ServerCall();
 
   Buffer& body();
@@ -42,14 +45,24 @@ class ServerCall {
   Time deadline() const;
   bool cancelled() const;  // the caller withdrew it, or is gone: an answer is of no use
 
+  // `hook` runs exactly once: when the call is cancelled (on its I/O thread; at once if it is
+  // already), else when it has been answered. At most once per call.
+  void on_cancel(UniqueFunction<void()> hook);
+
+  // The call is over: nothing of it may be used afterwards.
   void reply(Payload response);
   void fail(const Status& status);
 
  private:
-  friend class ServerImpl;
-  struct Impl;
-  explicit ServerCall(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  friend class ServerConnection;
+  struct State;   // server_connection.h
+  struct LetGo {  // of a call whose I/O thread has stopped
+    void operator()(State* state) const;
+  };
+  using Handle = std::unique_ptr<State, LetGo>;
+  explicit ServerCall(Handle state) : state_(std::move(state)) {}
+
+  Handle state_;
 };
 
 using Handler = std::function<void(ServerCall)>;
@@ -65,6 +78,7 @@ class Server {
 
   virtual Status listen(const Address& address) = 0;
   virtual const Address& address() const = 0;  // after listen: with the port that was given
+  virtual Node& node() = 0;
 };
 
 }  // namespace be::rpc
