@@ -24,14 +24,14 @@ namespace be {
 struct NodeOptions {
   TransportChoice transport = TransportChoice::kAuto;
   size_t io_threads = 1;
-  bool driven = false;       // the application drives thread(0) itself; then io_threads == 1
-  Nanoseconds spin = 50us;   // yield this long without work before sleeping
-  bool spin_forever = false; // started threads never sleep (benchmarks: "polling")
+  bool driven = false;        // the application drives thread(0) itself; then io_threads == 1
+  Nanoseconds spin = 50us;    // yield this long without work before sleeping
+  bool spin_forever = false;  // started threads never sleep (benchmarks: "polling")
   PoolOptions memory;
   EngineOptions engine;
   Nanoseconds handshake_timeout = 5s;
   uint32_t max_message_bytes = 1u << 30;
-  std::string secret;        // shared secret; empty: no proof, default bind is loopback
+  std::string secret;  // shared secret; empty: no proof, default bind is loopback
 };
 
 struct SocketOptions {

@@ -26,11 +26,12 @@ enum class TransportChoice : uint8_t { kAuto, kRdma, kSoftnic, kTcp };
 // on_closed, the socket is gone. May call send and close from within.
 class SocketHandler {
  public:
-  virtual void on_open(Socket& socket) = 0;  // connect() succeeded; accepted sockets are open already
+  // connect() succeeded. Not called for accepted sockets: they are open from the start.
+  virtual void on_open(Socket& socket) = 0;
   virtual void on_message(Socket& socket, Buffer message) = 0;
   virtual void on_sent(Socket& socket, uint64_t cookie, const Status& status) = 0;
-  // Exactly once per socket, the last call: connect failed (never opened), the peer closed
-  // (kClosed), or the connection broke (named error).
+  // Exactly once per socket, the last call: connect failed (never opened: `socket` only names
+  // the remote), one end closed it (kClosed), or the connection broke (named error).
   virtual void on_closed(Socket& socket, const Status& status) = 0;
 
  protected:

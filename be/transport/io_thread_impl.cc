@@ -1,0 +1,288 @@
+#include "be/transport/io_thread_impl.h"
+
+#include <algorithm>
+#include <cassert>
+#include <future>
+#include <utility>
+
+#include "be/base/log.h"
+
+namespace be {
+namespace {
+
+// The thread whose loop this kernel thread is inside of (in a simulation: one after the other).
+thread_local IoThreadImpl* current_thread = nullptr;
+
+class Inside {
+ public:
+  explicit Inside(IoThreadImpl* thread) : previous_(std::exchange(current_thread, thread)) {}
+  ~Inside() { current_thread = previous_; }
+
+ private:
+  IoThreadImpl* previous_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<IoThreadImpl>> IoThreadImpl::create(World& world, RegisteredPool& pool,
+                                                           const Options& options) {
+  BE_ASSIGN_OR_RETURN(std::unique_ptr<Poller> poller, world.make_poller());
+  return std::unique_ptr<IoThreadImpl>(new IoThreadImpl(world, pool, options, std::move(poller)));
+}
+
+IoThreadImpl::IoThreadImpl(World& world, RegisteredPool& pool, const Options& options,
+                           std::unique_ptr<Poller> poller)
+    : world_(world),
+      pool_(pool),
+      options_(options),
+      poller_(std::move(poller)),
+      driver_(std::this_thread::get_id()),
+      scratch_(new uint8_t[kScratchHeadroom + kScratchBytes]),
+      staging_(new uint8_t[kStagingBytes]) {}
+
+IoThreadImpl::~IoThreadImpl() {
+  assert(residents_.empty() || left_residents_);
+  if (on_free_id_ != 0) pool_.cancel_on_free(on_free_id_);
+}
+
+bool IoThreadImpl::post(Task task) {
+  switch (inbox_.push(std::move(task))) {
+    case TaskInbox::Pushed::kClosed:
+      return false;
+    case TaskInbox::Pushed::kQueuedAndWakeOwner:
+      poller_->wake();
+      return true;
+    case TaskInbox::Pushed::kQueued:
+      return true;
+  }
+  return false;
+}
+
+bool IoThreadImpl::on_this_thread() const {
+  if (current_thread != nullptr) return current_thread == this;
+  return options_.driven && driver_.load(std::memory_order_relaxed) == std::this_thread::get_id();
+}
+
+void IoThreadImpl::run_and_wait(Task task) {
+  if (!on_this_thread()) {
+    std::promise<void> done;
+    std::future<void> finished = done.get_future();
+    auto shared = std::make_shared<Task>(std::move(task));
+    if (post([shared, &done] {
+          (*shared)();
+          done.set_value();
+        })) {
+      finished.wait();
+      return;
+    }
+    task = std::move(*shared);
+  }
+  task();
+}
+
+Status IoThreadImpl::start() {
+  const std::string name = fmt::format("be-io-{}", options_.index);
+  BE_ASSIGN_OR_RETURN(loop_,
+                      world_.executor().start_loop(name, *poller_, [this] { return step(); }));
+  return {};
+}
+
+bool IoThreadImpl::step() {
+  const Inside inside(this);
+  if (iterate()) {
+    idle_since_ = kNever;
+  } else if (!shutdown_finished()) {
+    idle(kNever, options_.spin_forever);
+  }
+  return !shutdown_finished();
+}
+
+bool IoThreadImpl::poll() {
+  driver_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+  const Inside inside(this);
+  return iterate();
+}
+
+bool IoThreadImpl::run_until(const std::function<bool()>& done, Time deadline, bool spin_forever) {
+  driver_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+  const Inside inside(this);
+  for (;;) {
+    if (done()) return true;
+    const bool worked = iterate();
+    if (done()) return true;
+    if (now_ >= deadline) return false;
+    if (worked) {
+      idle_since_ = kNever;
+    } else {
+      idle(deadline, spin_forever || options_.spin_forever);
+    }
+  }
+}
+
+bool IoThreadImpl::iterate() {
+  assert(!in_iteration_);
+  in_iteration_ = true;
+  now_ = world_.now();
+  bool worked = inbox_.run_all();
+  worked |= run_scheduled();
+  if (direct_ != nullptr) {
+    if (direct_->poll_input()) {
+      direct_misses_ = 0;
+      worked = true;
+    } else if (++direct_misses_ == kDirectMisses) {
+      direct_ = nullptr;
+    }
+  }
+  worked |= check_poller();
+  if (timers_.next() <= now_) worked |= timers_.run_due(now_) > 0;
+  worked |= run_scheduled();
+  bury();
+  in_iteration_ = false;
+  return worked;
+}
+
+bool IoThreadImpl::check_poller() {
+  if (direct_ != nullptr && poller_hot_ == 0 && ++since_poller_ < kPollerInterval) return false;
+  since_poller_ = 0;
+  if (poller_->wait(Time::min()) > 0) {
+    poller_hot_ = kPollerInterval;
+    return true;
+  }
+  if (poller_hot_ > 0) --poller_hot_;
+  return false;
+}
+
+bool IoThreadImpl::run_scheduled() {
+  if (scheduled_.empty()) return false;
+  bool worked = false;
+  running_.swap(scheduled_);
+  for (size_t i = 0; i < running_.size(); ++i) {
+    Resident* resident = running_[i];
+    if (resident->disposed_) continue;
+    resident->scheduled_ = false;
+    worked |= resident->progress();
+  }
+  running_.clear();
+  return worked;
+}
+
+void IoThreadImpl::idle(Time deadline, bool spin_forever) {
+  if (idle_since_ == kNever) idle_since_ = now_;
+  if (spin_forever) {
+    if (++empty_iterations_ % kSpinsPerYield == 0) poller_->yield();
+  } else if (now_ - idle_since_ < options_.spin) {
+    poller_->yield();
+  } else {
+    sleep(deadline);
+  }
+}
+
+void IoThreadImpl::sleep(Time deadline) {
+  if (!inbox_.about_to_sleep()) return;
+  // Handlers run inside of wait(): for them now() reads the clock.
+  if (poller_->wait(std::min(deadline, std::min(timers_.next(), shutdown_bound_))) > 0) {
+    idle_since_ = kNever;
+  }
+  inbox_.awake();
+}
+
+void IoThreadImpl::add(std::unique_ptr<Resident> resident) {
+  resident->place_ = residents_.size();
+  residents_.push_back(std::move(resident));
+}
+
+void IoThreadImpl::dispose(Resident* resident) {
+  if (resident->disposed_) return;
+  resident->disposed_ = true;
+  if (direct_ == resident) direct_ = nullptr;
+  if (resident->scheduled_) std::erase(scheduled_, resident);
+  if (resident->waits_for_memory_) std::erase(memory_waiters_, resident);
+  const size_t place = resident->place_;
+  graveyard_.push_back(std::move(residents_[place]));
+  if (place + 1 != residents_.size()) {
+    residents_[place] = std::move(residents_.back());
+    residents_[place]->place_ = place;
+  }
+  residents_.pop_back();
+}
+
+// A destructor may dispose of others.
+void IoThreadImpl::bury() {
+  while (!graveyard_.empty()) {
+    const std::vector<std::unique_ptr<Resident>> dead = std::move(graveyard_);
+    graveyard_.clear();
+  }
+}
+
+void IoThreadImpl::schedule(Resident* resident) {
+  if (resident->scheduled_ || resident->disposed_) return;
+  resident->scheduled_ = true;
+  scheduled_.push_back(resident);
+}
+
+void IoThreadImpl::read_directly(Resident* resident) {
+  direct_ = resident;
+  direct_misses_ = 0;
+}
+
+void IoThreadImpl::wait_for_memory(Resident* resident) {
+  if (resident->waits_for_memory_ || resident->disposed_) return;
+  resident->waits_for_memory_ = true;
+  memory_waiters_.push_back(resident);
+  if (on_free_id_ != 0) return;
+  on_free_id_ = pool_.on_free([this] {
+    post([this] {
+      on_free_id_ = 0;
+      memory_freed();
+    });
+  });
+  // What was freed between the failed allocation and on_free() is told by nobody: try once.
+  post([this] { memory_freed(); });
+}
+
+void IoThreadImpl::memory_freed() {
+  const std::vector<Resident*> waiters = std::exchange(memory_waiters_, {});
+  for (Resident* resident : waiters) resident->waits_for_memory_ = false;
+  for (Resident* resident : waiters) {
+    if (!resident->disposed_) resident->on_memory();
+  }
+}
+
+bool IoThreadImpl::shut_down(const Status& why, Nanoseconds bound) {
+  if (loop_ != nullptr) {
+    post([this, why, bound] { begin_shutdown(why, bound); });
+    loop_->join();
+  } else {
+    driver_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+    const Inside inside(this);
+    begin_shutdown(why, bound);
+    while (!shutdown_finished()) {
+      if (!iterate() && !shutdown_finished()) idle(kNever, false);
+    }
+  }
+  // The loop has ended: nobody else is on this thread any more.
+  const Inside inside(this);
+  inbox_.close_and_run();
+  bury();
+  return residents_.empty();
+}
+
+void IoThreadImpl::begin_shutdown(const Status& why, Nanoseconds bound) {
+  shutting_down_ = true;
+  shutdown_bound_ = saturating_add(now(), bound);
+  std::vector<Resident*> all;
+  for (const auto& resident : residents_) all.push_back(resident.get());
+  for (Resident* resident : all) {
+    if (!resident->disposed_) resident->shut_down(why);
+  }
+}
+
+bool IoThreadImpl::shutdown_finished() {
+  if (!shutting_down_) return false;
+  if (residents_.empty()) return true;
+  if (world_.now() < shutdown_bound_) return false;
+  left_residents_ = true;
+  return true;
+}
+
+}  // namespace be

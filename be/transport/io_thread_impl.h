@@ -1,0 +1,140 @@
+// IoThreadImpl: the loop behind IoThread, and what the rest of this folder may ask of it.
+//
+// One iteration:
+//
+//   tasks posted | output put off | input: direct, Poller | timers | output again | graveyard
+//
+// Looking into the Poller is a system call, so while the one connection in use is read directly
+// the Poller is asked only every kPollerInterval-th iteration.
+//
+// Life: created -> started or driven -> begin_shutdown -> residents gone (or the bound passed)
+// -> stopped: posts are refused.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "be/base/world.h"
+#include "be/memory/registered_pool.h"
+#include "be/transport/io_thread.h"
+#include "be/transport/resident.h"
+#include "be/transport/task_inbox.h"
+
+namespace be {
+
+class IoThreadImpl final : public IoThread {
+ public:
+  struct Options {
+    size_t index = 0;
+    bool driven = false;
+    bool spin_forever = false;
+    Nanoseconds spin{};
+  };
+
+  // Input is read into scratch() + kScratchHeadroom, so that a few bytes kept from the last
+  // read can be put in front.
+  static constexpr size_t kScratchBytes = 64 << 10;
+  static constexpr size_t kScratchHeadroom = 64;
+  static constexpr size_t kStagingBytes = 16 << 10;
+
+  static Result<std::unique_ptr<IoThreadImpl>> create(World& world, RegisteredPool& pool,
+                                                      const Options& options);
+  ~IoThreadImpl() override;
+
+  bool post(Task task) override;
+  bool on_this_thread() const override;
+  Time now() const override { return in_iteration_ ? now_ : world_.now(); }
+  TimerQueue& timers() override { return timers_; }
+  Poller& poller() override { return *poller_; }
+  World& world() override { return world_; }
+  bool poll() override;
+  bool run_until(const std::function<bool()>& done, Time deadline, bool spin_forever) override;
+
+  // Any thread, not this one: runs `task` on this thread and returns when it has run. On this
+  // thread, or when it has stopped: runs it here and now.
+  void run_and_wait(Task task);
+
+  Status start();
+  // Node only. All residents are told to end; returns when they are gone or `bound` has passed,
+  // and the loop has ended. False: the bound passed and residents were left.
+  bool shut_down(const Status& why, Nanoseconds bound);
+
+  // --- On this thread only ---
+
+  template <typename T>
+  T* adopt(std::unique_ptr<T> resident) {
+    T* raw = resident.get();
+    add(std::move(resident));
+    return raw;
+  }
+  void dispose(Resident* resident);
+  void schedule(Resident* resident);         // progress() before the iteration ends
+  void read_directly(Resident* resident);    // it had traffic: poll_input() each iteration
+  void wait_for_memory(Resident* resident);  // on_memory() when some has been freed
+  bool shutting_down() const { return shutting_down_; }
+  size_t resident_count() const { return residents_.size(); }
+
+  RegisteredPool& pool() { return pool_; }
+  uint8_t* scratch() { return scratch_.get(); }
+  uint8_t* staging() { return staging_.get(); }
+
+ private:
+  // Poller checks: one in so many iterations while other input is hot; every iteration for
+  // some time after the Poller had something.
+  static constexpr int kPollerInterval = 16;
+  static constexpr int kDirectMisses = 1024;
+  static constexpr int kSpinsPerYield = 32;
+
+  IoThreadImpl(World& world, RegisteredPool& pool, const Options& options,
+               std::unique_ptr<Poller> poller);
+
+  void add(std::unique_ptr<Resident> resident);
+  bool iterate();
+  bool check_poller();
+  bool run_scheduled();
+  void bury();
+  void idle(Time deadline, bool spin_forever);
+  void sleep(Time deadline);
+  bool step();  // of a started thread; false: the loop ends
+  void begin_shutdown(const Status& why, Nanoseconds bound);
+  bool shutdown_finished();
+  void memory_freed();
+
+  World& world_;
+  RegisteredPool& pool_;
+  const Options options_;
+  std::unique_ptr<Poller> poller_;
+  TaskInbox inbox_;
+  TimerQueue timers_;
+  std::unique_ptr<Loop> loop_;
+  std::atomic<std::thread::id> driver_;  // driven: who called last
+
+  Time now_{};
+  Time idle_since_ = kNever;
+  bool in_iteration_ = false;
+  int poller_hot_ = 0;
+  int since_poller_ = 0;
+  int empty_iterations_ = 0;
+
+  std::vector<std::unique_ptr<Resident>> residents_;
+  std::vector<std::unique_ptr<Resident>> graveyard_;
+  std::vector<Resident*> scheduled_;
+  std::vector<Resident*> running_;
+  Resident* direct_ = nullptr;
+  int direct_misses_ = 0;
+
+  std::vector<Resident*> memory_waiters_;
+  uint64_t on_free_id_ = 0;
+
+  bool shutting_down_ = false;
+  Time shutdown_bound_ = kNever;
+  bool left_residents_ = false;
+
+  std::unique_ptr<uint8_t[]> scratch_;
+  std::unique_ptr<uint8_t[]> staging_;
+};
+
+}  // namespace be

@@ -1,0 +1,133 @@
+#include "be/transport/node.h"
+
+#include <utility>
+
+#include "be/base/log.h"
+#include "be/transport/connector.h"
+#include "be/transport/listener_impl.h"
+#include "be/transport/node_impl.h"
+#include "be/transport/server_handshake.h"
+
+namespace be {
+namespace {
+
+constexpr size_t kMaxIoThreads = 256;
+constexpr Nanoseconds kShutdownBound = 3s;
+
+Status check(const NodeOptions& options) {
+  if (options.io_threads < 1 || options.io_threads > kMaxIoThreads) {
+    return error(Code::kInvalidArgument, "transport.io_threads is {}, must be 1 to {}",
+                 options.io_threads, kMaxIoThreads);
+  }
+  if (options.driven && options.io_threads != 1) {
+    return error(Code::kInvalidArgument, "a driven node has one I/O thread, not {}",
+                 options.io_threads);
+  }
+  if (options.max_message_bytes == 0) {
+    return Status(Code::kInvalidArgument, "transport.max_message_bytes is 0");
+  }
+  if (options.spin < 0ns || options.handshake_timeout <= 0ns) {
+    return Status(Code::kInvalidArgument, "transport.spin or handshake_timeout is negative");
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string_view transport_name(TransportKind kind) {
+  switch (kind) {
+    case TransportKind::kTcp:
+      return "tcp";
+    case TransportKind::kHardware:
+      return "hardware";
+    case TransportKind::kSoftnic:
+      return "softnic";
+    case TransportKind::kSimulated:
+      return "simulated";
+  }
+  return "unknown transport";
+}
+
+Result<std::unique_ptr<Node>> Node::create(World& world, const NodeOptions& options) {
+  BE_RETURN_IF_ERROR(check(options));
+  BE_ASSIGN_OR_RETURN(std::unique_ptr<RegisteredPool> pool, RegisteredPool::create(options.memory));
+  auto node = std::make_unique<NodeImpl>(world, options, std::move(pool));
+  BE_RETURN_IF_ERROR(node->start());
+  return std::unique_ptr<Node>(std::move(node));
+}
+
+NodeImpl::NodeImpl(World& world, const NodeOptions& options, std::unique_ptr<RegisteredPool> pool)
+    : world_(world),
+      options_(options),
+      pool_(std::move(pool)),
+      context_{world_, *pool_, options_},
+      table_(options.io_threads) {}
+
+Status NodeImpl::start() {
+  for (size_t i = 0; i < options_.io_threads; ++i) {
+    BE_ASSIGN_OR_RETURN(std::unique_ptr<IoThreadImpl> thread,
+                        IoThreadImpl::create(world_, *pool_,
+                                             {.index = i,
+                                              .driven = options_.driven,
+                                              .spin_forever = options_.spin_forever,
+                                              .spin = options_.spin}));
+    threads_.push_back(std::move(thread));
+    half_open_.push_back(std::make_unique<HalfOpen>());
+  }
+  if (options_.driven) return {};
+  for (const auto& thread : threads_) BE_RETURN_IF_ERROR(thread->start());
+  return {};
+}
+
+NodeImpl::~NodeImpl() {
+  const Status why(Code::kClosed, "the node is shut down");
+  for (const auto& thread : threads_) {
+    if (!thread->shut_down(why, kShutdownBound)) {
+      log_error("connections were left when the node was shut down");
+    }
+  }
+}
+
+void NodeImpl::connect(const Address& remote, const SocketOptions& options,
+                       SocketHandler* handler) {
+  IoThreadImpl& thread = *threads_[table_.thread_of(remote)];
+  const Time deadline = saturating_add(world_.now(), options.connect_timeout);
+  thread.post([this, &thread, remote, deadline, handler] {
+    if (thread.shutting_down()) {
+      const Status why(Code::kClosed, "the node is shut down");
+      return report_never_opened(thread, remote, handler, why);
+    }
+    thread.adopt(std::make_unique<Connector>(context_, thread, remote, deadline, handler))->start();
+  });
+}
+
+Result<std::unique_ptr<Listener>> NodeImpl::listen(const Address& address, Acceptor acceptor) {
+  if (options_.secret.empty() && !address.is_loopback()) {
+    log_warn("listening on {} without a shared secret: whoever reaches it is trusted",
+             address.to_string());
+  }
+  return ListenerImpl::create(
+      context_, *threads_.front(), address, std::move(acceptor),
+      [this](StreamFd fd, const Address& remote, const std::shared_ptr<Acceptance>& acceptance) {
+        take_connection(std::move(fd), remote, acceptance);
+      });
+}
+
+IoThread& NodeImpl::thread_for(const Address& remote) {
+  return *threads_[table_.thread_of(remote)];
+}
+
+void NodeImpl::take_connection(StreamFd fd, const Address& remote,
+                               const std::shared_ptr<Acceptance>& acceptance) {
+  const size_t index = next_thread_.fetch_add(1, std::memory_order_relaxed) % threads_.size();
+  IoThreadImpl& thread = *threads_[index];
+  thread.post([this, &thread, index, fd = std::move(fd), remote, acceptance]() mutable {
+    if (thread.shutting_down()) return;
+    thread
+        .adopt(std::make_unique<ServerHandshake>(context_, thread, *half_open_[index],
+                                                 std::move(fd), remote, acceptance))
+        ->start();
+  });
+}
+
+}  // namespace be

@@ -1,0 +1,49 @@
+// NodeImpl: the parts of a Node and who gets what: I/O threads, the table of remote addresses,
+// accepted connections.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "be/transport/address_table.h"
+#include "be/transport/half_open.h"
+#include "be/transport/io_thread_impl.h"
+#include "be/transport/node.h"
+#include "be/transport/stream_fd.h"
+#include "be/transport/transport_context.h"
+
+namespace be {
+
+class NodeImpl final : public Node {
+ public:
+  NodeImpl(World& world, const NodeOptions& options, std::unique_ptr<RegisteredPool> pool);
+  ~NodeImpl() override;
+
+  Status start();
+
+  void connect(const Address& remote, const SocketOptions& options,
+               SocketHandler* handler) override;
+  Result<std::unique_ptr<Listener>> listen(const Address& address, Acceptor acceptor) override;
+  RegisteredPool& pool() override { return *pool_; }
+  World& world() override { return world_; }
+  const NodeOptions& options() const override { return options_; }
+  size_t thread_count() const override { return threads_.size(); }
+  IoThread& thread(size_t index) override { return *threads_[index]; }
+  IoThread& thread_for(const Address& remote) override;
+
+ private:
+  void take_connection(StreamFd fd, const Address& remote,
+                       const std::shared_ptr<Acceptance>& acceptance);
+
+  World& world_;
+  const NodeOptions options_;
+  std::unique_ptr<RegisteredPool> pool_;
+  const TransportContext context_;
+  std::vector<std::unique_ptr<HalfOpen>> half_open_;  // one per thread
+  std::vector<std::unique_ptr<IoThreadImpl>> threads_;
+  AddressTable table_;
+  std::atomic<size_t> next_thread_ = 0;  // for accepted connections
+};
+
+}  // namespace be

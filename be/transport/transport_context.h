@@ -1,0 +1,16 @@
+// What every part of one Node's transport may rely on. Outlives them all.
+#pragma once
+
+#include "be/base/world.h"
+#include "be/memory/registered_pool.h"
+#include "be/transport/node.h"
+
+namespace be {
+
+struct TransportContext {
+  World& world;
+  RegisteredPool& pool;
+  const NodeOptions& options;
+};
+
+}  // namespace be
