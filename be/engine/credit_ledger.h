@@ -1,0 +1,39 @@
+// Receive credits: how many data SENDs the peer can still take.
+//
+//   granted   data receives the peer has told us of, since the connection began
+//   spent     data receives we have consumed by posting, since the connection began
+//   spent <= granted                  else the peer would answer RNR
+//   granted - spent <= peer_depth     else the peer's accounting is broken
+//
+// Both only grow and are compared by subtraction, so wrap-around is harmless. Credit returns are
+// SENDs into the peer's reserve, and each open grant owns a receive: neither needs a credit, so
+// two peers out of credit can never wait for each other. The last quarter is for replies alone:
+// requests that nobody consumes can never stop them.
+//
+// Pure: no verbs, no clock. Owned by one Engine, used on its I/O thread only. Never fails: a
+// total that breaks the second rule is refused by `accept`, and the engine closes. Paper 5.4.2.
+#pragma once
+
+#include <cstdint>
+
+#include "be/engine/frame_kind.h"
+
+namespace be {
+
+class CreditLedger {
+ public:
+  // Requires peer_depth >= 2: one for either class.
+  explicit CreditLedger(uint32_t peer_depth) : granted_(peer_depth), peer_depth_(peer_depth) {}
+
+  uint32_t available() const { return granted_ - spent_; }
+  bool may_spend(MessageClass klass) const { return may_take(klass, available(), peer_depth_); }
+  void spend();                                       // requires available() > 0
+  [[nodiscard]] bool accept(uint32_t granted_total);  // false: impossible total, close
+
+ private:
+  uint32_t granted_;
+  uint32_t spent_ = 0;
+  uint32_t peer_depth_;
+};
+
+}  // namespace be
