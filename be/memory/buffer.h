@@ -1,19 +1,22 @@
 // Buffer: the move-only handle to registered memory; whoever holds it owns the bytes.
 //
-//   [ ... headroom ... | data .............. | ... spare ... ]
-//   ^ block()            ^ data()  size()      capacity() counts from data()
+//   [ ... dropped ... | data .............. | ... spare ... ]
+//   ^ of the pool     ^ data()  size()      capacity() counts from data()
 //
 // Ownership moves (blueprint 3): send(Buffer) takes it until the completion; a received Buffer
 // belongs to the receiver, who may keep it, hand it to another thread and free it there. The
 // view may be narrowed (resize, drop_front) without touching the memory behind it.
 //
-// A Buffer is used by one thread at a time. Freeing is done by the destructor, on any thread.
+// 32 bytes; a move is two loads and four stores. A Buffer is used by one thread at a time.
+// Freeing is done by the destructor, on any thread.
 #pragma once
 
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
+#include <cstring>
 #include <span>
+#include <utility>
 
 #include "be/base/status.h"
 
@@ -24,39 +27,81 @@ class RegisteredPool;
 class Buffer {
  public:
   Buffer() = default;  // empty: no memory
-  Buffer(Buffer&& other) noexcept;
-  Buffer& operator=(Buffer&& other) noexcept;
+  Buffer(Buffer&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)),
+        owner_(std::exchange(other.owner_, 0)),
+        size_(std::exchange(other.size_, 0)),
+        capacity_(std::exchange(other.capacity_, 0)),
+        dropped_(std::exchange(other.dropped_, 0)) {}
+  Buffer& operator=(Buffer&& other) noexcept {
+    if (this != &other) {
+      if (owner_ != 0) give_back();
+      data_ = std::exchange(other.data_, nullptr);
+      owner_ = std::exchange(other.owner_, 0);
+      size_ = std::exchange(other.size_, 0);
+      capacity_ = std::exchange(other.capacity_, 0);
+      dropped_ = std::exchange(other.dropped_, 0);
+    }
+    return *this;
+  }
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
-  ~Buffer();
+  ~Buffer() {
+    if (owner_ != 0) give_back();
+  }
 
   uint8_t* data() { return data_; }
   const uint8_t* data() const { return data_; }
   size_t size() const { return size_; }
   size_t capacity() const { return capacity_; }  // bytes from data() to the end of the memory
   bool empty() const { return size_ == 0; }
-  explicit operator bool() const { return owner_ != nullptr; }
+  explicit operator bool() const { return owner_ != 0; }
   std::span<uint8_t> bytes() { return {data_, size_}; }
   std::span<const uint8_t> bytes() const { return {data_, size_}; }
 
-  void resize(size_t size);       // requires size <= capacity()
-  void drop_front(size_t count);  // requires count <= size(); the memory stays owned
+  void resize(size_t size) {  // requires size <= capacity()
+    assert(size <= capacity_);
+    size_ = static_cast<uint32_t>(size);
+  }
+  void drop_front(size_t count) {  // requires count <= size(); the memory stays owned
+    assert(count <= size_);
+    data_ += count;
+    size_ -= static_cast<uint32_t>(count);
+    capacity_ -= static_cast<uint32_t>(count);
+    dropped_ += static_cast<uint32_t>(count);
+  }
 
-  // A second handle to a part of the same memory; the memory returns to its pool when the
-  // last handle is gone. From then on neither handle may be written through by convention:
-  // shared bytes are immutable (an rpc request shared by its attempts, blueprint 8).
+  // A second handle to a part of the same memory (requires offset + length <= size()), which
+  // cannot grow beyond that part; the memory returns to its pool when the last handle is gone.
+  // From then on neither handle may be written through by convention: shared bytes are
+  // immutable (an rpc request shared by its attempts, blueprint 8). The first share allocates a
+  // small control block outside the pool.
   Buffer share(size_t offset, size_t length);
 
-  void reset();  // gives the memory back now
+  void reset() {  // gives the memory back now
+    if (owner_ != 0) give_back();
+    *this = Buffer();
+  }
 
  private:
   friend class RegisteredPool;
-  struct Owner;  // who takes the memory back: a pool, or the adopter's callback
+  struct Shared;  // buffer.cc: memory with several handles, or an adopter's
+
+  static constexpr uintptr_t kSharedTag = 1;
+
+  Buffer(uint8_t* data, size_t size, size_t capacity, uintptr_t owner)
+      : data_(data),
+        owner_(owner),
+        size_(static_cast<uint32_t>(size)),
+        capacity_(static_cast<uint32_t>(capacity)) {}
+
+  void give_back();  // requires owner_ != 0; sets it to 0
+
   uint8_t* data_ = nullptr;
-  size_t size_ = 0;
-  size_t capacity_ = 0;
-  void* owner_ = nullptr;  // RegisteredPool* or Shared*, tagged: see buffer.cc
-  uint8_t* block_ = nullptr;
+  uintptr_t owner_ = 0;  // the pool's inner part; or Shared*, tagged
+  uint32_t size_ = 0;
+  uint32_t capacity_ = 0;
+  uint32_t dropped_ = 0;  // data_ - dropped_ is what the pool handed out
 };
 
 // Gather list: what one send() takes. It arrives as one contiguous Buffer:
@@ -72,13 +117,25 @@ struct Message {
   Buffer parts[kMaxParts];
   uint8_t count = 0;
   uint8_t header_bytes = 0;
-  alignas(8) uint8_t header[kMaxHeaderBytes];
+  alignas(8) uint8_t header[kMaxHeaderBytes] = {};
 
   Message() = default;
   explicit Message(Buffer only) { append(std::move(only)); }
-  void append(Buffer part);  // requires count < kMaxParts; an empty part is dropped
-  void set_header(const void* bytes, size_t length);  // requires length <= kMaxHeaderBytes
-  size_t bytes() const;                               // header + parts
+  void append(Buffer part) {  // requires count < kMaxParts; an empty part is dropped
+    if (part.empty()) return;
+    assert(count < kMaxParts);
+    parts[count++] = std::move(part);
+  }
+  void set_header(const void* bytes, size_t length) {  // requires length <= kMaxHeaderBytes
+    assert(length <= kMaxHeaderBytes);
+    if (length > 0) std::memcpy(header, bytes, length);
+    header_bytes = static_cast<uint8_t>(length);
+  }
+  size_t bytes() const {  // header + parts
+    size_t sum = header_bytes;
+    for (size_t i = 0; i < count; ++i) sum += parts[i].size();
+    return sum;
+  }
 };
 
 }  // namespace be

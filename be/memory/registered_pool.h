@@ -13,14 +13,17 @@
 // makes back-pressure of that (on_free tells when to try again).
 //
 // Destroying a pool with live allocations is a defect of the caller: it is logged with counts
-// and the mapping is kept, so that late frees do no harm.
+// and the mapping is kept (no longer registered), so that late frees do no harm.
+//
+// Inside (docs/memory.md): ThreadCache -> CentralList -> PageHeap -> BlockSource, one concept a
+// header. A fork()ed child must not use the pool.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <vector>
 
 #include "be/base/status.h"
 #include "be/memory/buffer.h"
@@ -48,47 +51,78 @@ struct PoolStats {
   uint64_t deregistrations = 0;
 };
 
+namespace memory {
+class PoolCore;
+class SystemCalls;
+}  // namespace memory
+
 class RegisteredPool {
  public:
   // Device indices are the order of add_device: first softnic or hardware, 0, 1, ...
   static constexpr size_t kMaxDevices = 8;
 
   static Result<std::unique_ptr<RegisteredPool>> create(const PoolOptions& options);
+  // With the system calls that make blocks replaced, for tests of their failures. They must
+  // outlive the pool.
+  static Result<std::unique_ptr<RegisteredPool>> create(const PoolOptions& options,
+                                                        memory::SystemCalls& calls);
   ~RegisteredPool();
   RegisteredPool(const RegisteredPool&) = delete;
   RegisteredPool& operator=(const RegisteredPool&) = delete;
 
   // Registers existing and all later blocks with `device`. Returns its index for region().
-  // The device must outlive the pool.
+  // The device must outlive the pool. A failure leaves the pool as it was.
   Result<size_t> add_device(Device* device);
 
-  // Aligned to 16 bytes (64 from 64 bytes on). size 0 is kInvalidArgument.
+  // Aligned to 16 bytes (64 from 64 bytes on). size 0, or more than the cap, is
+  // kInvalidArgument: it would be in vain to try again.
   Result<void*> allocate(size_t size);
   void deallocate(void* pointer);
   size_t usable_size(const void* pointer) const;
 
   // Keys of the region around `pointer` (interior pointers too) on device `index`; adopted
   // memory is found as well, by a slower search. Unknown memory gives nullptr.
-  const RegionKeys* region(const void* pointer, size_t index) const;
+  const RegionKeys* region(const void* pointer, size_t index) const {
+    const size_t offset = reinterpret_cast<uintptr_t>(pointer) - base_;
+    if (offset >= range_bytes_) return adopted_region(pointer, index);
+    const size_t block = offset >> block_shift_;
+    if ((device_masks_[block].load(std::memory_order_relaxed) >> index & 1) == 0) return nullptr;
+    return &block_keys_[block * kMaxDevices + index];
+  }
 
-  // allocate + the handle; size() == size, capacity() >= size.
+  // allocate + the handle; size() == size, capacity() >= size. At most 4 GiB.
   Result<Buffer> allocate_buffer(size_t size);
 
-  // The user's own memory as a Buffer: registered here and now, `release` is called (on any
-  // thread) when the last handle is gone and it has been deregistered.
+  // The user's own memory as a Buffer: registered here and now and counted against the cap;
+  // `release` is called (on any thread) when the last handle is gone and it has been
+  // deregistered. On failure the memory stays the caller's and `release` is never called.
   Result<Buffer> adopt(void* memory, size_t size, std::function<void()> release);
 
-  // `callback` is called once, soon after memory was given back following a failure at the cap
-  // (on the freeing thread: be short; post to your I/O thread). Returns an id for cancel_on_free.
+  // For one whose allocation has just failed. `callback` is called once, soon after memory was
+  // given back following the failure (on the freeing thread: be short; post to your I/O
+  // thread), or at once, from within on_free, if that has happened already. Returns an id for
+  // cancel_on_free, after which the callback neither runs nor will.
   uint64_t on_free(std::function<void()> callback);
   void cancel_on_free(uint64_t id);
 
   PoolStats stats() const;
 
  private:
-  struct Impl;  // registered_pool.cc: the allocator can change behind this header
-  explicit RegisteredPool(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  friend class Buffer;
+
+  explicit RegisteredPool(std::unique_ptr<memory::PoolCore> core);
+  const RegionKeys* adopted_region(const void* pointer, size_t index) const;
+
+  // The core can outlive the pool (see above), so it is what a Buffer remembers.
+  std::unique_ptr<memory::PoolCore> core_;
+
+  // What region() reads, by block number; owned by the core. A mask bit says that the device
+  // has registered the block.
+  uintptr_t base_;
+  size_t range_bytes_;
+  int block_shift_;
+  const std::atomic<uint8_t>* device_masks_;
+  const RegionKeys* block_keys_;
 };
 
 }  // namespace be

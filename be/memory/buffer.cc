@@ -1,0 +1,42 @@
+#include "be/memory/buffer.h"
+
+#include "be/memory/pool_core.h"
+#include "be/memory/shared_memory.h"
+
+namespace be {
+
+static_assert(sizeof(Buffer) <= 32);
+
+Buffer Buffer::share(size_t offset, size_t length) {
+  assert(offset <= size_ && length <= size_ - offset);
+  if (owner_ == 0) return {};
+  if ((owner_ & kSharedTag) == 0) {
+    auto* shared = new Shared;
+    shared->core = reinterpret_cast<memory::PoolCore*>(owner_);
+    shared->memory = data_ - dropped_;
+    owner_ = reinterpret_cast<uintptr_t>(shared) | kSharedTag;
+  }
+  // Relaxed: whoever copies a handle holds one.
+  reinterpret_cast<Shared*>(owner_ - kSharedTag)->handles.fetch_add(1, std::memory_order_relaxed);
+  return Buffer(data_ + offset, length, length, owner_);
+}
+
+void Buffer::give_back() {
+  const uintptr_t owner = std::exchange(owner_, 0);
+  if ((owner & kSharedTag) == 0) {
+    reinterpret_cast<memory::PoolCore*>(owner)->deallocate(data_ - dropped_);
+    return;
+  }
+  auto* shared = reinterpret_cast<Shared*>(owner - kSharedTag);
+  // Release our reads of the bytes; the last one acquires everybody's before giving them away.
+  if (shared->handles.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  if (shared->adopted_bytes == 0) {
+    shared->core->deallocate(shared->memory);
+  } else {
+    shared->core->release_adopted(shared->memory, shared->adopted_bytes);
+    if (shared->release) shared->release();
+  }
+  delete shared;
+}
+
+}  // namespace be

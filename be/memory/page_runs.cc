@@ -1,0 +1,91 @@
+#include "be/memory/page_runs.h"
+
+#include <bit>
+#include <cassert>
+
+namespace be::memory {
+
+PageRuns::PageRuns(uint32_t pages_per_block, size_t block_count)
+    : pages_per_block_(pages_per_block),
+      pages_(pages_per_block * block_count),
+      heads_(pages_per_block + 1, kNoPage),
+      non_empty_(pages_per_block / 64 + 1) {}
+
+void PageRuns::add_block(uint32_t block) { insert(block * pages_per_block_, pages_per_block_); }
+
+uint32_t PageRuns::take_block() {
+  const uint32_t first = heads_[pages_per_block_];
+  if (first == kNoPage) return kNoBlock;
+  remove(first);
+  tag(first, pages_per_block_, false);
+  return first / pages_per_block_;
+}
+
+uint32_t PageRuns::take(uint32_t pages) {
+  const uint32_t found = shortest_bin(pages);
+  if (found == 0) return kNoPage;
+  const uint32_t first = heads_[found];
+  remove(first);
+  if (found > pages) insert(first + pages, found - pages);
+  tag(first, pages, false);
+  return first;
+}
+
+void PageRuns::give(uint32_t first_page) {
+  uint32_t first = first_page;
+  uint32_t length = pages_[first].length;
+  assert(!pages_[first].free && length > 0);
+  if (first % pages_per_block_ != 0 && pages_[first - 1].free) {
+    const uint32_t before = pages_[first - 1].length;
+    first -= before;
+    length += before;
+    remove(first);
+  }
+  const uint32_t behind = first + length;
+  if (behind % pages_per_block_ != 0 && pages_[behind].free) {
+    length += pages_[behind].length;
+    remove(behind);
+  }
+  insert(first, length);
+}
+
+void PageRuns::insert(uint32_t first, uint32_t length) {
+  tag(first, length, true);
+  uint32_t& head = heads_[length];
+  pages_[first].previous = kNoPage;
+  pages_[first].next = head;
+  if (head != kNoPage) pages_[head].previous = first;
+  head = first;
+  non_empty_[length / 64] |= uint64_t{1} << (length % 64);
+  free_pages_ += length;
+  if (length == pages_per_block_) ++free_blocks_;
+}
+
+void PageRuns::remove(uint32_t first) {
+  const Page& page = pages_[first];
+  uint32_t& head = heads_[page.length];
+  if (page.next != kNoPage) pages_[page.next].previous = page.previous;
+  if (page.previous != kNoPage) pages_[page.previous].next = page.next;
+  if (head == first) head = page.next;
+  if (head == kNoPage) non_empty_[page.length / 64] &= ~(uint64_t{1} << (page.length % 64));
+  free_pages_ -= page.length;
+  if (page.length == pages_per_block_) --free_blocks_;
+}
+
+void PageRuns::tag(uint32_t first, uint32_t length, bool free) {
+  Page& last = pages_[first + length - 1];
+  pages_[first].length = last.length = length;
+  pages_[first].free = last.free = free;
+}
+
+// The smallest length >= pages with a free run; 0 if there is none.
+uint32_t PageRuns::shortest_bin(uint32_t pages) const {
+  uint64_t word = non_empty_[pages / 64] & (~uint64_t{0} << (pages % 64));
+  for (size_t i = pages / 64;;) {
+    if (word != 0) return static_cast<uint32_t>(i * 64 + std::countr_zero(word));
+    if (++i == non_empty_.size()) return 0;
+    word = non_empty_[i];
+  }
+}
+
+}  // namespace be::memory

@@ -1,0 +1,115 @@
+#include "be/memory/registered_pool.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "be/base/log.h"
+#include "be/memory/pool_core.h"
+#include "be/memory/shared_memory.h"
+#include "be/memory/system_calls.h"
+
+namespace be {
+namespace {
+
+constexpr size_t kMaxBufferBytes = std::numeric_limits<uint32_t>::max();
+
+// Cores whose pool was destroyed too early: Buffers still point to them.
+void keep_for_ever(std::unique_ptr<memory::PoolCore> core) {
+  static std::mutex mutex;
+  static auto* cores = new std::vector<std::unique_ptr<memory::PoolCore>>;
+  std::lock_guard lock(mutex);
+  cores->push_back(std::move(core));
+}
+
+Status check_buffer_size(size_t size) {
+  if (size <= kMaxBufferBytes) return ok_status();
+  return error(Code::kInvalidArgument, "a Buffer of {} bytes is larger than {}", size,
+               kMaxBufferBytes);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<RegisteredPool>> RegisteredPool::create(const PoolOptions& options) {
+  return create(options, memory::kernel_system_calls());
+}
+
+Result<std::unique_ptr<RegisteredPool>> RegisteredPool::create(const PoolOptions& options,
+                                                               memory::SystemCalls& calls) {
+  BE_ASSIGN_OR_RETURN(auto blocks, memory::BlockSource::create(options, calls));
+  return std::unique_ptr<RegisteredPool>(
+      new RegisteredPool(std::make_unique<memory::PoolCore>(std::move(blocks))));
+}
+
+RegisteredPool::RegisteredPool(std::unique_ptr<memory::PoolCore> core)
+    : core_(std::move(core)),
+      base_(reinterpret_cast<uintptr_t>(core_->blocks().range().base())),
+      range_bytes_(core_->blocks().range().bytes()),
+      block_shift_(std::countr_zero(core_->blocks().block_bytes())),
+      device_masks_(core_->blocks().regions().masks()),
+      block_keys_(core_->blocks().regions().keys()) {}
+
+RegisteredPool::~RegisteredPool() {
+  core_->blocks().regions().deregister_all();
+  const PoolStats left = core_->stats();
+  if (left.allocations == 0) return;
+  log_error(
+      "a registered pool was destroyed with {} live allocations of {} bytes; its memory is kept",
+      left.allocations, left.live_bytes);
+  keep_for_ever(std::move(core_));
+}
+
+Result<size_t> RegisteredPool::add_device(Device* device) {
+  return core_->blocks().regions().add_device(device);
+}
+
+Result<void*> RegisteredPool::allocate(size_t size) {
+  BE_ASSIGN_OR_RETURN(const auto allocation, core_->allocate(size));
+  return allocation.pointer;
+}
+
+void RegisteredPool::deallocate(void* pointer) { core_->deallocate(pointer); }
+
+size_t RegisteredPool::usable_size(const void* pointer) const {
+  return core_->usable_size(pointer);
+}
+
+const RegionKeys* RegisteredPool::adopted_region(const void* pointer, size_t index) const {
+  return core_->blocks().regions().adopted(pointer, index);
+}
+
+Result<Buffer> RegisteredPool::allocate_buffer(size_t size) {
+  BE_RETURN_IF_ERROR(check_buffer_size(size));
+  BE_ASSIGN_OR_RETURN(const auto allocation, core_->allocate(size));
+  return Buffer(static_cast<uint8_t*>(allocation.pointer), size,
+                std::min(allocation.bytes, kMaxBufferBytes),
+                reinterpret_cast<uintptr_t>(core_.get()));
+}
+
+Result<Buffer> RegisteredPool::adopt(void* memory, size_t size, std::function<void()> release) {
+  if (memory == nullptr || size == 0) {
+    return error(Code::kInvalidArgument, "adopting {} bytes at {}", size, memory);
+  }
+  BE_RETURN_IF_ERROR(check_buffer_size(size));
+  BE_RETURN_IF_ERROR(core_->adopt(memory, size));
+  auto* shared = new Buffer::Shared;
+  shared->core = core_.get();
+  shared->memory = static_cast<uint8_t*>(memory);
+  shared->adopted_bytes = size;
+  shared->release = std::move(release);
+  return Buffer(shared->memory, size, size,
+                reinterpret_cast<uintptr_t>(shared) | Buffer::kSharedTag);
+}
+
+uint64_t RegisteredPool::on_free(std::function<void()> callback) {
+  return core_->waiters().add(std::move(callback));
+}
+
+void RegisteredPool::cancel_on_free(uint64_t id) { core_->waiters().cancel(id); }
+
+PoolStats RegisteredPool::stats() const { return core_->stats(); }
+
+}  // namespace be

@@ -1,0 +1,49 @@
+// One range of addresses over one sparse memfd: where all blocks of a pool live.
+//
+//   file    | backed | hole ............ | backed | hole ........ |   sized once, sealed
+//   memory  base() ............................................ base() + bytes()
+//
+// The file is sealed against shrinking, growing and further seals, so whoever maps it (a softnic
+// peer) cannot be hit by SIGBUS from a truncation. Backing is taken ahead by fallocate and
+// MADV_POPULATE_WRITE, so shortage is a Status here and not SIGBUS at first touch.
+//
+// commit and release on different parts may run on several threads at once. Never aborts.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "be/base/status.h"
+#include "be/base/unique_fd.h"
+#include "be/memory/system_calls.h"
+
+namespace be::memory {
+
+class ReservedRange {
+ public:
+  static Result<std::unique_ptr<ReservedRange>> create(size_t bytes, SystemCalls& calls);
+  ~ReservedRange();
+  ReservedRange(const ReservedRange&) = delete;
+  ReservedRange& operator=(const ReservedRange&) = delete;
+
+  uint8_t* base() const { return base_; }
+  size_t bytes() const { return bytes_; }
+  int fd() const { return fd_.get(); }
+
+  // Gives a part memory; offset and length are whole pages. Shortage is kResourceExhausted with
+  // the errno, and leaves a hole again.
+  Status commit(size_t offset, size_t length);
+  Status release(size_t offset, size_t length);  // punches a hole: peers see zeroes from now on
+
+ private:
+  ReservedRange(UniqueFd fd, uint8_t* base, size_t bytes, SystemCalls& calls)
+      : fd_(std::move(fd)), base_(base), bytes_(bytes), calls_(calls) {}
+
+  UniqueFd fd_;
+  uint8_t* base_;
+  size_t bytes_;
+  SystemCalls& calls_;
+};
+
+}  // namespace be::memory

@@ -1,0 +1,34 @@
+#include "be/memory/system_calls.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace be::memory {
+
+int SystemCalls::memfd_create(const char* name, unsigned flags) {
+  return ::memfd_create(name, flags);
+}
+
+int SystemCalls::ftruncate(int fd, off_t length) { return ::ftruncate(fd, length); }
+
+int SystemCalls::add_seals(int fd, int seals) { return ::fcntl(fd, F_ADD_SEALS, seals); }
+
+void* SystemCalls::map_shared(int fd, size_t length) {
+  return ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+}
+
+int SystemCalls::fallocate(int fd, int mode, off_t offset, off_t length) {
+  return ::fallocate(fd, mode, offset, length);
+}
+
+int SystemCalls::madvise(void* address, size_t length, int advice) {
+  return ::madvise(address, length, advice);
+}
+
+SystemCalls& kernel_system_calls() {
+  static SystemCalls calls;
+  return calls;
+}
+
+}  // namespace be::memory

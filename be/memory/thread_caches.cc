@@ -1,0 +1,148 @@
+#include "be/memory/thread_caches.h"
+
+#include <linux/membarrier.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace be::memory {
+namespace {
+
+bool membarrier(int command) { return ::syscall(SYS_membarrier, command, 0, 0) == 0; }
+
+// Pools that are alive, by number. Held while a thread gives its caches back, so that a pool
+// cannot end meanwhile.
+struct LivePools {
+  std::mutex mutex;
+  std::unordered_map<uint64_t, ThreadCaches*> by_number;
+  uint64_t last_number = 0;
+};
+
+LivePools& live_pools() {
+  static auto* pools = new LivePools;  // threads may end after static destructors have run
+  return *pools;
+}
+
+uint64_t enlist(ThreadCaches* caches) {
+  LivePools& pools = live_pools();
+  std::lock_guard lock(pools.mutex);
+  pools.by_number.emplace(++pools.last_number, caches);
+  return pools.last_number;
+}
+
+// One thread's caches in all pools that it has used.
+struct OfThisThread {
+  struct Entry {
+    uint64_t pool_number;
+    ThreadCache* cache;
+  };
+  std::vector<Entry> entries;
+
+  ~OfThisThread();
+  void forget_dead_pools() {
+    LivePools& pools = live_pools();
+    std::lock_guard lock(pools.mutex);
+    std::erase_if(entries,
+                  [&](const Entry& entry) { return !pools.by_number.contains(entry.pool_number); });
+  }
+};
+
+thread_local constinit bool thread_is_ending = false;
+thread_local OfThisThread of_this_thread;
+
+OfThisThread::~OfThisThread() {
+  thread_is_ending = true;
+  LivePools& pools = live_pools();
+  std::lock_guard lock(pools.mutex);
+  for (const Entry& entry : entries) {
+    const auto pool = pools.by_number.find(entry.pool_number);
+    if (pool != pools.by_number.end()) pool->second->retire(entry.cache);
+  }
+}
+
+}  // namespace
+
+thread_local constinit ThreadCaches::LastUsed ThreadCaches::last_used = {0, nullptr};
+
+ThreadCaches::ThreadCaches(CentralLists& central)
+    : central_(central),
+      number_(enlist(this)),
+      can_close_(membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)) {}
+
+ThreadCaches::~ThreadCaches() {
+  LivePools& pools = live_pools();
+  std::lock_guard lock(pools.mutex);
+  pools.by_number.erase(number_);
+}
+
+ThreadCache* ThreadCaches::find_or_make() {
+  if (thread_is_ending) return nullptr;
+  auto& entries = of_this_thread.entries;
+  const auto found = std::find_if(entries.begin(), entries.end(),
+                                  [&](const auto& entry) { return entry.pool_number == number_; });
+  ThreadCache* cache = found != entries.end() ? found->cache : make();
+  last_used = {number_, cache};
+  return cache;
+}
+
+ThreadCache* ThreadCaches::make() {
+  of_this_thread.forget_dead_pools();
+  auto cache = std::make_unique<ThreadCache>();
+  of_this_thread.entries.push_back({number_, cache.get()});
+  std::lock_guard lock(mutex_);
+  caches_.push_back(std::move(cache));
+  return caches_.back().get();
+}
+
+void ThreadCaches::drain() {
+  ThreadCache* own = current();
+  std::lock_guard lock(mutex_);
+  if (!can_close_) {
+    if (own != nullptr) empty(*own);
+    return;
+  }
+  for (const auto& cache : caches_) cache->close();
+  membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+  for (const auto& cache : caches_) {
+    // Its owner is between enter() and leave(): a dozen instructions, unless it was preempted.
+    while (cache->busy()) ::sched_yield();
+    empty(*cache);
+    cache->open();
+  }
+}
+
+void ThreadCaches::retire(ThreadCache* cache) {
+  std::lock_guard lock(mutex_);
+  last_used = {0, nullptr};  // called on the cache's thread
+  empty(*cache);
+  ownerless_.add(cache->live().allocations.load(), cache->live().bytes.load());
+  std::erase_if(caches_, [&](const auto& owned) { return owned.get() == cache; });
+}
+
+void ThreadCaches::empty(ThreadCache& cache) {
+  for (size_t i = 0; i < kSizeClassCount; ++i) {
+    ThreadCache::Bin& bin = cache.bin(i);
+    if (bin.count > 0) central_[i].give(bin.objects, bin.count);
+    bin.count = 0;
+  }
+}
+
+int64_t ThreadCaches::live_allocations() const {
+  std::lock_guard lock(mutex_);
+  int64_t sum = ownerless_.allocations.load(std::memory_order_relaxed);
+  for (const auto& cache : caches_)
+    sum += cache->live().allocations.load(std::memory_order_relaxed);
+  return sum;
+}
+
+int64_t ThreadCaches::live_bytes() const {
+  std::lock_guard lock(mutex_);
+  int64_t sum = ownerless_.bytes.load(std::memory_order_relaxed);
+  for (const auto& cache : caches_) sum += cache->live().bytes.load(std::memory_order_relaxed);
+  return sum;
+}
+
+}  // namespace be::memory
