@@ -92,7 +92,15 @@ Status resolver_error(int code, const std::string& host) {
 
 }  // namespace
 
-KernelNetwork::KernelNetwork() : reserve_(open_reserve()) {}
+ReserveDescriptor::ReserveDescriptor() : fd_(open_reserve()) {}
+
+void ReserveDescriptor::turn_away_one(int listener) {
+  const std::lock_guard lock(mutex_);
+  fd_.reset();
+  UniqueFd unlucky(accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  unlucky.reset();
+  fd_.reset(open_reserve());
+}
 
 Result<Address> KernelNetwork::resolve(const std::string& host_and_port) {
   Result<Address> numeric = Address::parse(host_and_port);
@@ -159,23 +167,13 @@ Result<int> KernelNetwork::accept(int listener) {
       case EMFILE:
       case ENFILE: {
         const Status status = error_from_errno(errno, "accept");
-        turn_away_one(listener);
+        reserve_.turn_away_one(listener);
         return status;
       }
       default:
         return error_from_errno(errno, "accept");
     }
   }
-}
-
-// Without it the listener would stay ready and its thread would spin for as long as the
-// descriptors last; the peer sees a closed connection instead of silence.
-void KernelNetwork::turn_away_one(int listener) {
-  const std::lock_guard lock(mutex_);
-  reserve_.reset();
-  UniqueFd unlucky(accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-  unlucky.reset();
-  reserve_.reset(open_reserve());
 }
 
 Result<int> KernelNetwork::connect(const Address& address) {

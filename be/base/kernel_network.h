@@ -11,10 +11,21 @@
 
 namespace be {
 
+// One descriptor kept back, so that a listener can still get rid of a waiting connection when no
+// other is left. Without it the listener would stay ready and its thread would spin; the peer
+// sees a closed connection instead of silence.
+class ReserveDescriptor {
+ public:
+  ReserveDescriptor();
+  void turn_away_one(int listener);
+
+ private:
+  std::mutex mutex_;
+  UniqueFd fd_;  // guarded by mutex_
+};
+
 class KernelNetwork final : public StreamNetwork {
  public:
-  KernelNetwork();
-
   Result<Address> resolve(const std::string& host_and_port) override;
   Result<int> listen(const Address& address) override;
   Result<int> accept(int listener) override;
@@ -28,10 +39,7 @@ class KernelNetwork final : public StreamNetwork {
   Result<Address> remote_address(int fd) override;
 
  private:
-  void turn_away_one(int listener);
-
-  std::mutex mutex_;
-  UniqueFd reserve_;  // given up for a moment when no descriptor is left; guarded by mutex_
+  ReserveDescriptor reserve_;
 };
 
 }  // namespace be
