@@ -19,31 +19,19 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "be/base/status.h"
 #include "be/base/time.h"
 #include "be/engine/engine_options.h"
+#include "be/engine/frame_kind.h"
 #include "be/memory/buffer.h"
 #include "be/memory/registered_pool.h"
 #include "be/verbs/device.h"
 
 namespace be {
-
-using SocketId = uint32_t;  // connector's ids are odd, the listener's even (blueprint 7)
-
-// What a SEND or grant carries for the layer above. Values travel on the wire.
-enum class FrameKind : uint8_t {
-  kMessage = 1,
-  kSocketOpen = 2,    // payload: the layer above decides
-  kSocketAccept = 3,
-  kSocketRefuse = 4,
-  kSocketClose = 5,
-};
-
-// Requests can never starve replies of credits, WriteRequests or grants (blueprint 6, Memory).
-enum class MessageClass : uint8_t { kRequest = 0, kReply = 1 };
 
 // The layer above (transport). Called on the I/O thread, from within on_completion, progress,
 // tick or fail; it may call send() and close_socket() from there, but not destroy the engine.
@@ -65,9 +53,9 @@ struct EngineStats {
   uint64_t messages_received = 0;
   uint64_t bytes_sent = 0;
   uint64_t bytes_received = 0;
-  uint64_t credit_stalls = 0;   // times that work waited for a credit
-  uint64_t window_stalls = 0;   // ... for the window
-  uint64_t memory_stalls = 0;   // receives or grants that waited for memory
+  uint64_t credit_stalls = 0;  // times that work waited for a credit
+  uint64_t window_stalls = 0;  // ... for the window
+  uint64_t memory_stalls = 0;  // receives or grants that waited for memory
   uint32_t open_grants = 0;
   uint32_t queued_messages = 0;
 };
@@ -79,11 +67,15 @@ class Engine {
   struct Resources {
     Device* device = nullptr;
     RegisteredPool* pool = nullptr;
-    size_t device_index = 0;      // of `device` in `pool`
-    ibv_cq* cq = nullptr;         // the I/O thread's, send and receive
+    size_t device_index = 0;  // of `device` in `pool`
+    ibv_cq* cq = nullptr;     // the I/O thread's, send and receive
     ibv_td* thread_domain = nullptr;
-    uint32_t engine_index = 0;    // below 2^20; unique on the thread: names us in wr_id
-    std::string peer;             // for errors: "10.0.0.2:9000"
+    uint32_t engine_index = 0;  // below 2^20; unique on the thread: names us in wr_id
+    std::string peer;           // for errors: "10.0.0.2:9000"
+    // Called on any thread when memory that progress() waits for has been freed: makes the I/O
+    // thread call progress() soon. May come late, when the engine is gone already. Empty: such
+    // work goes on at next_tick().
+    std::function<void()> wake;
   };
 
   // wr_id = engine index << 32 | direction << 31 | producer index.
@@ -109,7 +101,8 @@ class Engine {
               uint64_t cookie);
 
   // Messages of this socket that are queued and not begun are completed with `status`; what has
-  // begun runs to its end.
+  // begun runs to its end. What the peer is still sending on this socket is refused or cancelled
+  // where that can be. A socket needs no other end: the engine keeps nothing of an idle one.
   void close_socket(SocketId socket, const Status& status);
 
   void on_completion(const ibv_wc& completion);  // its wr_id names this engine
@@ -120,7 +113,7 @@ class Engine {
   void tick(Time now);          // keepalive and the drain bound; call at next_tick()
   Time next_tick() const;
 
-  void fail(const Status& why);      // any state; first reason wins
+  void fail(const Status& why);          // any state; first reason wins
   void on_quiesced(QuiesceToken token);  // the device's event for our QP
 
   State state() const;

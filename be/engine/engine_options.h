@@ -13,13 +13,14 @@ namespace be {
 
 struct EngineOptions {
   uint32_t send_queue_depth = 32;
-  uint32_t recv_queue_depth = 32;   // d: receives for data SENDs
-  uint32_t grants = 16;             // g: open grants we give
-  uint32_t write_requests = 16;     // w: unanswered WriteRequests of ours
-  uint32_t grant_cancels = 4;       // c: unanswered GrantCancels of ours
-  uint32_t eager_bytes = 4096;      // largest SEND, engine header included
-  uint32_t fragment_bytes = 0;      // S; 0: by the device kind and link rate
-  uint32_t send_window_bytes = 0;   // Cwnd; 0: off
+  uint32_t recv_queue_depth = 32;           // d: receives for data SENDs
+  uint32_t grants = 16;                     // g: open grants we give
+  uint32_t write_requests = 16;             // w: unanswered WriteRequests of ours
+  uint32_t grant_cancels = 4;               // c: unanswered GrantCancels of ours
+  uint32_t eager_bytes = 4096;              // largest SEND, engine header included
+  uint32_t fragment_bytes = 0;              // S; 0: by the device kind and link rate
+  uint32_t send_window_bytes = 0;           // Cwnd; 0: off
+  uint32_t max_message_bytes = 1u << 30;    // largest that we take
   uint32_t grant_budget_bytes = 64u << 20;  // sum of the buffers granted by one engine
   Nanoseconds keepalive_interval = 1s;
   Nanoseconds keepalive_timeout = 5s;
@@ -28,15 +29,17 @@ struct EngineOptions {
   Status check() const;
 };
 
-// One end's half of the contract. r = 2 credit returns + w + c (blueprint 6).
+// One end's half of the contract: what its receives are posted for. r = 2 credit returns + w
+// WriteRequests + c GrantCancels that it has not answered (blueprint 6); the other end keeps to
+// the smaller of these and its own.
 struct EngineTerms {
-  uint32_t recv_queue_depth = 0;    // d
-  uint32_t grants = 0;              // g
-  uint32_t write_requests = 0;      // w
-  uint32_t grant_cancels = 0;       // c
-  uint32_t eager_bytes = 0;         // the smaller of both ends wins
+  uint32_t recv_queue_depth = 0;  // d
+  uint32_t grants = 0;            // g
+  uint32_t write_requests = 0;    // w
+  uint32_t grant_cancels = 0;     // c
+  uint32_t eager_bytes = 0;       // the smaller of both ends wins
   uint32_t max_message_bytes = 0;
-  uint64_t keepalive_address = 0;   // word that the peer writes its sequence number into
+  uint64_t keepalive_address = 0;  // word that the peer writes its sequence number into
   uint32_t keepalive_rkey = 0;
   Nanoseconds keepalive_interval{};
 
