@@ -1,0 +1,264 @@
+#include "be/memory/registered_pool.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "tests/unit/memory/fake_device.h"
+
+namespace be {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr size_t kBlock = size_t{1} << 20;
+
+// A pool with one device; after each test nothing is alive, and the device checks that no
+// region outlives the pool.
+class RegisteredPoolTest : public ::testing::Test {
+ protected:
+  void make_pool(size_t cap_bytes) {
+    auto made = RegisteredPool::create({.block_bytes = kBlock, .cap_bytes = cap_bytes});
+    ASSERT_TRUE(made.ok()) << made.status().to_string();
+    pool_ = std::move(*made);
+    ASSERT_TRUE(pool_->add_device(&device_).ok());
+  }
+  void TearDown() override {
+    EXPECT_EQ(pool_->stats().allocations, 0u);
+    EXPECT_EQ(pool_->stats().live_bytes, 0u);
+    EXPECT_EQ(pool_->stats().registered_bytes, device_.registered_bytes());
+    pool_.reset();
+  }
+  void* allocate(size_t size) {
+    auto result = pool_->allocate(size);
+    EXPECT_TRUE(result.ok()) << size << ": " << result.status().to_string();
+    return result.ok() ? *result : nullptr;
+  }
+
+  FakeDevice device_;
+  std::unique_ptr<RegisteredPool> pool_;
+};
+
+TEST_F(RegisteredPoolTest, AllocationsAreAlignedAndUsableToTheirLastByte) {
+  make_pool(64 * kBlock);
+  for (size_t size :
+       {1ul, 15ul, 16ul, 17ul, 63ul, 64ul, 65ul, 100ul, 1000ul, 4096ul, 4097ul, 16384ul, 16385ul,
+        100000ul, kBlock - 1, kBlock, kBlock + 1, 3 * kBlock, 10 * kBlock + 5}) {
+    void* pointer = allocate(size);
+    ASSERT_NE(pointer, nullptr);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(pointer) % (size >= 64 ? 64 : 16), 0u) << size;
+    EXPECT_GE(pool_->usable_size(pointer), size);
+    std::memset(pointer, 0xab, pool_->usable_size(pointer));
+    pool_->deallocate(pointer);
+  }
+}
+
+TEST_F(RegisteredPoolTest, EveryPointerInsideAnAllocationFindsTheKeysOfItsRegion) {
+  make_pool(64 * kBlock);
+  for (size_t size : {40ul, 5000ul, 200000ul, kBlock, 2 * kBlock + 1, 7 * kBlock}) {
+    auto* begin = static_cast<uint8_t*>(allocate(size));
+    const RegionKeys* keys = pool_->region(begin, 0);
+    ASSERT_NE(keys, nullptr);
+    EXPECT_EQ(keys->rkey, keys->lkey + FakeDevice::kRkeyOffset);
+    const ibv_mr mr = device_.region_of(keys->lkey).mr;
+    EXPECT_LE(static_cast<uint8_t*>(mr.addr), begin);
+    EXPECT_GE(static_cast<uint8_t*>(mr.addr) + mr.length, begin + size);
+    for (size_t offset : {size / 3, size / 2, size - 1}) {
+      const RegionKeys* inner = pool_->region(begin + offset, 0);
+      ASSERT_NE(inner, nullptr);
+      EXPECT_EQ(inner->lkey, keys->lkey) << "an allocation crosses regions";
+    }
+    pool_->deallocate(begin);
+  }
+}
+
+TEST_F(RegisteredPoolTest, BlocksAreRegisteredWithTheirPlaceInOneFileForRemoteAccess) {
+  make_pool(8 * kBlock);
+  auto* first = static_cast<uint8_t*>(allocate(kBlock));
+  auto* second = static_cast<uint8_t*>(allocate(kBlock));
+  const auto one = device_.region_of(pool_->region(first, 0)->lkey);
+  const auto two = device_.region_of(pool_->region(second, 0)->lkey);
+  EXPECT_GE(one.backing.fd, 0);
+  EXPECT_EQ(one.backing.fd, two.backing.fd);
+  EXPECT_EQ(static_cast<int64_t>(two.backing.offset - one.backing.offset), second - first);
+  EXPECT_EQ(one.access, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
+  pool_->deallocate(first);
+  pool_->deallocate(second);
+}
+
+TEST_F(RegisteredPoolTest, MemoryThatIsNotOfThePoolHasNoRegion) {
+  make_pool(8 * kBlock);
+  int elsewhere = 0;
+  EXPECT_EQ(pool_->region(&elsewhere, 0), nullptr);
+  auto* pointer = static_cast<uint8_t*>(allocate(1));
+  EXPECT_NE(pool_->region(pointer, 0), nullptr);
+  EXPECT_EQ(pool_->region(pointer, 1), nullptr) << "no such device";
+  EXPECT_EQ(pool_->region(pointer + 4 * kBlock, 0), nullptr) << "no such block yet";
+  pool_->deallocate(pointer);
+}
+
+TEST_F(RegisteredPoolTest, AtTheCapAllocationFailsNamingTheCapAndFreeingHelps) {
+  make_pool(4 * kBlock);
+  std::vector<void*> all;
+  for (int i = 0; i < 4; ++i) all.push_back(allocate(kBlock));
+  const auto refused = pool_->allocate(100);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.status().code(), Code::kResourceExhausted);
+  EXPECT_THAT(refused.status().message(), HasSubstr("memory.cap_bytes = 4194304"));
+  EXPECT_EQ(pool_->stats().registered_bytes, 4 * kBlock);
+  pool_->deallocate(all.back());
+  all.back() = allocate(100);
+  for (void* pointer : all) pool_->deallocate(pointer);
+}
+
+TEST_F(RegisteredPoolTest, WhatOneSizeLeavesAnyOtherSizeCanHave) {
+  make_pool(4 * kBlock);
+  for (size_t size :
+       {16ul, 700ul, 4096ul, 16384ul, 50000ul, kBlock, 2 * kBlock, 4 * kBlock, 16ul}) {
+    std::vector<void*> all;
+    for (auto next = pool_->allocate(size); next.ok(); next = pool_->allocate(size)) {
+      all.push_back(*next);
+    }
+    // Rounding, and spans that do not divide a block, may waste some.
+    EXPECT_GE(all.size() * size, 4 * kBlock * 3 / 4) << size;
+    for (void* pointer : all) pool_->deallocate(pointer);
+  }
+}
+
+TEST_F(RegisteredPoolTest, SizesThatCanNeverBeGivenAreTheCallersFault) {
+  make_pool(4 * kBlock);
+  EXPECT_EQ(pool_->allocate(0).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(pool_->allocate(4 * kBlock + 1).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(pool_->allocate(SIZE_MAX).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(pool_->allocate_buffer(size_t{1} << 32).status().code(), Code::kInvalidArgument);
+}
+
+TEST_F(RegisteredPoolTest, EmptyBlocksAreKeptForTheNextUse) {
+  make_pool(16 * kBlock);
+  const auto use_all_sizes = [&] {
+    for (size_t size : {kBlock, 3 * kBlock, 3 * kBlock - 1, size_t{64}}) {
+      pool_->deallocate(allocate(size));
+    }
+  };
+  use_all_sizes();
+  const uint64_t registrations = pool_->stats().registrations;
+  for (int round = 0; round < 10; ++round) use_all_sizes();
+  // The thread may keep a few small objects, and with them a block.
+  EXPECT_LE(pool_->stats().registrations, registrations + 1);
+  EXPECT_EQ(pool_->stats().deregistrations, 0u);
+}
+
+TEST_F(RegisteredPoolTest, MoreThanAFewEmptyBlocksGoBackToTheSystem) {
+  constexpr size_t kKept = size_t{64} << 20;
+  make_pool(200 * kBlock);
+  std::vector<void*> all;
+  for (int i = 0; i < 100; ++i) all.push_back(allocate(kBlock));
+  EXPECT_EQ(pool_->stats().registered_bytes, 100 * kBlock);
+  for (void* pointer : all) pool_->deallocate(pointer);
+  EXPECT_EQ(pool_->stats().registered_bytes, kKept);
+  EXPECT_EQ(pool_->stats().peak_registered_bytes, 100 * kBlock);
+  EXPECT_EQ(pool_->stats().deregistrations, 36u);
+  pool_->deallocate(allocate(100 * kBlock));  // larger than what is kept: not kept
+  EXPECT_LE(pool_->stats().registered_bytes, kKept);
+}
+
+TEST_F(RegisteredPoolTest, MemoryThatWentBackReadsAsZerosWhenItComesAgain) {
+  make_pool(200 * kBlock);
+  for (int round = 0; round < 2; ++round) {
+    auto* run = static_cast<uint8_t*>(allocate(100 * kBlock));
+    EXPECT_EQ(run[50 * kBlock], 0);
+    run[50 * kBlock] = 1;
+    pool_->deallocate(run);
+  }
+}
+
+TEST_F(RegisteredPoolTest, AFailedAllocationsWaiterIsCalledOnceWhenMemoryReturns) {
+  make_pool(4 * kBlock);
+  void* first = allocate(2 * kBlock);
+  void* second = allocate(2 * kBlock);
+  int calls = 0;
+  ASSERT_FALSE(pool_->allocate(10).ok());
+  pool_->on_free([&] { ++calls; });
+  const uint64_t cancelled = pool_->on_free([&] { calls += 100; });
+  pool_->cancel_on_free(cancelled);
+  EXPECT_EQ(calls, 0);
+  pool_->deallocate(first);
+  EXPECT_EQ(calls, 1);
+  pool_->deallocate(second);
+  EXPECT_EQ(calls, 1);
+}
+
+TEST_F(RegisteredPoolTest, AWaiterThatComesAfterTheMemoryIsCalledAtOnce) {
+  make_pool(4 * kBlock);
+  void* all = allocate(4 * kBlock);
+  ASSERT_FALSE(pool_->allocate(10).ok());
+  pool_->deallocate(all);
+  int calls = 0;
+  pool_->on_free([&] { ++calls; });
+  EXPECT_EQ(calls, 1);
+}
+
+TEST_F(RegisteredPoolTest, AWaiterMayAllocateAndFailAndWaitAgain) {
+  make_pool(4 * kBlock);
+  std::vector<void*> blocks;
+  for (int i = 0; i < 4; ++i) blocks.push_back(allocate(kBlock));
+  void* wanted = nullptr;
+  std::function<void()> attempt = [&] {
+    auto result = pool_->allocate(3 * kBlock);
+    if (result.ok()) {
+      wanted = *result;
+    } else {
+      pool_->on_free(attempt);
+    }
+  };
+  attempt();
+  while (wanted == nullptr && !blocks.empty()) {
+    pool_->deallocate(blocks.back());
+    blocks.pop_back();
+  }
+  EXPECT_EQ(blocks.size(), 1u) << "three neighbours sufficed";
+  pool_->deallocate(wanted);
+  for (void* pointer : blocks) pool_->deallocate(pointer);
+}
+
+TEST(RegisteredPool, ImpossibleOptionsAreRefusedByTheirKeys) {
+  EXPECT_THAT(RegisteredPool::create({.block_bytes = 100000}).status().message(),
+              HasSubstr("memory.block_size_bytes = 100000"));
+  EXPECT_THAT(RegisteredPool::create({.block_bytes = 4096}).status().message(),
+              HasSubstr("memory.block_size_bytes = 4096"));
+  EXPECT_THAT(RegisteredPool::create({.block_bytes = kBlock, .cap_bytes = 1000}).status().message(),
+              HasSubstr("memory.cap_bytes = 1000"));
+}
+
+TEST(RegisteredPool, TheDefaultCapIsAQuarterOfRam) {
+  auto pool = RegisteredPool::create({});
+  ASSERT_TRUE(pool.ok());
+  const size_t ram = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * 4096;
+  EXPECT_LE((*pool)->stats().cap_bytes, ram / 4);
+  EXPECT_GT((*pool)->stats().cap_bytes, ram / 4 - (size_t{4} << 20));
+}
+
+TEST(RegisteredPool, APoolDestroyedTooEarlySurvivesLateFrees) {
+  FakeDevice device;
+  auto pool = std::move(*RegisteredPool::create({.block_bytes = kBlock, .cap_bytes = 8 * kBlock}));
+  ASSERT_TRUE(pool->add_device(&device).ok());
+  Buffer late = std::move(*pool->allocate_buffer(5000));
+  bool released = false;
+  std::vector<uint8_t> users(100);
+  Buffer adopted = std::move(*pool->adopt(users.data(), users.size(), [&] { released = true; }));
+  ::testing::internal::CaptureStderr();
+  pool.reset();
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("2 live allocations of 5220"));
+  EXPECT_EQ(device.region_count(), 0u);
+  late.data()[0] = 1;
+  late.reset();
+  adopted.reset();
+  EXPECT_TRUE(released);
+}
+
+}  // namespace
+}  // namespace be
