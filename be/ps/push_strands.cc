@@ -1,0 +1,60 @@
+#include "be/ps/push_strands.h"
+
+#include <atomic>
+#include <utility>
+
+namespace be::ps {
+
+struct PushStrands::Job {
+  explicit Job(ValidPush valid) : push(std::move(valid)) {}
+  ValidPush push;
+  std::atomic<size_t> strands_left{0};
+  std::atomic<size_t> created{0};
+};
+
+Result<std::unique_ptr<PushStrands>> PushStrands::start(World& world, int threads,
+                                                        RegisteredPool& pool, ServerCore& core) {
+  std::unique_ptr<PushStrands> strands(new PushStrands(pool, core));
+  for (int i = 0; i < threads; ++i) {
+    BE_ASSIGN_OR_RETURN(auto strand,
+                        world.executor().start_workers("ps-push-" + std::to_string(i), 1));
+    strands->strands_.push_back(std::move(strand));
+  }
+  return strands;
+}
+
+void PushStrands::submit(ValidPush push) {
+  std::vector<bool> touched(strands_.size());
+  const Unaligned<Key> keys = push.request.keys;
+  for (size_t i = 0; i < keys.size(); ++i) touched[strand_of(virtual_shard_of(keys[i]))] = true;
+
+  const auto job = std::make_shared<Job>(std::move(push));
+  for (const bool used : touched) job->strands_left += used;
+  for (size_t strand = 0; strand < strands_.size(); ++strand) {
+    if (!touched[strand]) continue;
+    strands_[strand]->submit([this, job, strand] { apply(*job, strand); });
+  }
+}
+
+void PushStrands::apply(Job& job, size_t strand) {
+  const PushRequest& request = job.push.request;
+  job.created += job.push.table->apply(
+      request.keys, request.gradients,
+      [&](uint32_t virtual_shard) { return strand_of(virtual_shard) == strand; });
+  if (--job.strands_left == 0) answer(job);
+}
+
+void PushStrands::answer(Job& job) {
+  const auto keys = static_cast<uint32_t>(job.push.request.keys.size());
+  core_.counters.pushes.fetch_add(1, std::memory_order_relaxed);
+  core_.counters.pushed_keys.fetch_add(keys, std::memory_order_relaxed);
+  Result<Buffer> response = pool_.allocate_buffer(kPushResponseBytes);
+  if (!response.ok()) {
+    job.push.call.fail(response.status().with_context("the push was applied, but its answer"));
+    return;
+  }
+  write_push_response(response->bytes(), {keys, static_cast<uint32_t>(job.created)});
+  job.push.call.reply({std::move(*response), {}});
+}
+
+}  // namespace be::ps
