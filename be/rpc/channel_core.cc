@@ -32,7 +32,8 @@ CallId ChannelCore::call(MethodId method, Payload request, const CallOptions& op
     });
     return 0;
   }
-  const Time now = node_.world().now();
+  const bool here = thread_.on_this_thread();
+  const Time now = here ? thread_.now() : node_.world().now();
   CallTable::Slot& slot = calls_.slot(index);
   slot.callback = std::move(callback);
   slot.method = method;
@@ -40,7 +41,7 @@ CallId ChannelCore::call(MethodId method, Payload request, const CallOptions& op
       now, options.timeout > Nanoseconds::zero() ? options.timeout : options_.request_timeout);
   const CallId id = calls_.id_of(index);
   if (early_id != nullptr) *early_id = id;  // before the call can end
-  if (thread_.on_this_thread()) {
+  if (here) {
     begin(index, std::move(request), now);
     return id;
   }
