@@ -13,17 +13,22 @@ AcceptLoop::AcceptLoop(IoThreadImpl& thread, StreamFd fd, std::shared_ptr<Accept
       acceptance_(std::move(acceptance)),
       deal_(std::move(deal)) {}
 
-AcceptLoop::~AcceptLoop() {
-  if (pause_timer_ != 0) thread_.timers().cancel(pause_timer_);
-  thread_.poller().remove(fd_.get());
-}
+AcceptLoop::~AcceptLoop() { stop(); }
 
-Status AcceptLoop::start() { return thread_.poller().add(fd_.get(), this); }
+Status AcceptLoop::start() { return thread_.poller().add(fd_->get(), this); }
+
+void AcceptLoop::stop() {
+  if (!fd_) return;
+  if (pause_timer_ != 0) thread_.timers().cancel(pause_timer_);
+  thread_.poller().remove(fd_->get());
+  fd_.reset();
+  thread_.dispose(this);
+}
 
 void AcceptLoop::on_ready(bool, bool) {
   StreamNetwork& network = thread_.world().network();
-  for (int turn = 0; turn < kAcceptsPerTurn; ++turn) {
-    const Result<int> accepted = network.accept(fd_.get());
+  for (int turn = 0; turn < kAcceptsPerTurn && fd_; ++turn) {
+    const Result<int> accepted = network.accept(fd_->get());
     if (!accepted.ok()) {
       log_warn("accept: {}", accepted.status().to_string());
       pause();
@@ -38,10 +43,10 @@ void AcceptLoop::on_ready(bool, bool) {
 
 // The listener stays ready: without a pause its thread would do nothing else.
 void AcceptLoop::pause() {
-  if (!thread_.poller().set_readable(fd_.get(), false).ok()) return;
+  if (!thread_.poller().set_readable(fd_->get(), false).ok()) return;
   pause_timer_ = thread_.timers().schedule(thread_.now() + kPauseAfterError, [this] {
     pause_timer_ = 0;
-    thread_.poller().set_readable(fd_.get(), true).ignore();
+    thread_.poller().set_readable(fd_->get(), true).ignore();
   });
 }
 
@@ -70,7 +75,7 @@ ListenerImpl::ListenerImpl(IoThreadImpl& thread, const Address& address,
 ListenerImpl::~ListenerImpl() {
   acceptance_->stop();
   thread_.run_and_wait([this] {
-    if (loop_ != nullptr) thread_.dispose(loop_);
+    if (loop_ != nullptr) loop_->stop();
   });
 }
 

@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "be/transport/acceptance.h"
 #include "be/transport/io_thread_impl.h"
@@ -25,7 +26,8 @@ class AcceptLoop final : public Resident, private PollHandler {
   ~AcceptLoop() override;
 
   Status start();
-  void shut_down(const Status&) override { thread_.dispose(this); }
+  void stop();  // the port is free when this returns
+  void shut_down(const Status&) override { stop(); }
 
  private:
   static constexpr int kAcceptsPerTurn = 32;
@@ -35,7 +37,7 @@ class AcceptLoop final : public Resident, private PollHandler {
   void pause();
 
   IoThreadImpl& thread_;
-  StreamFd fd_;
+  std::optional<StreamFd> fd_;  // nothing: stopped
   const std::shared_ptr<Acceptance> acceptance_;
   const Deal deal_;
   TimerId pause_timer_ = 0;
