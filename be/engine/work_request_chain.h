@@ -45,6 +45,8 @@ class WorkRequestChain {
   // Requires free() > 0. `bytes`: what it will put in flight.
   Prepared prepare(uint32_t bytes);
 
+  uint32_t oldest() const { return completed_; }  // index of the oldest in flight or pending
+
   // The pending ones, oldest first. The last one is to be signalled, whatever prepare said.
   struct Range {
     uint32_t first = 0;  // index
