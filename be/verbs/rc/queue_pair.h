@@ -86,6 +86,8 @@ class QueuePair {
 
   // To ERR, if not there yet, and flushes. vendor_error goes into the flushed completions.
   void fail(uint32_t vendor_error);
+  // To ERR without completions: the QP is destroyed, nobody will ask.
+  void abandon() { state_ = IBV_QPS_ERR; }
 
  private:
   void push_error(CompletionQueue& queue, uint64_t wr_id, ibv_wc_status status,

@@ -49,12 +49,19 @@ class SendQueue {
     return posted_++;
   }
 
+  // Takes back the newest record, which is not executed: posting it has failed after all.
+  void withdraw() {
+    assert(!all_executed());
+    --posted_;
+  }
+
   // The oldest record that is not executed is now; `message`: it awaits an acknowledgement.
   void execute(bool message) {
     assert(!all_executed());
     if (message) ++messages_;
     records_[executed_++ & mask_].messages = messages_;
   }
+  uint32_t last_posted() const { return posted_ - 1; }
   uint32_t next_to_execute() const { return executed_; }
   const SendRecord& record(uint32_t index) const { return records_[index & mask_]; }
 
