@@ -57,8 +57,9 @@ namespace config_internal {
 
 template <typename T>
 std::string range_text(const Range<T>& range, const std::function<std::string(T)>& show) {
-  return fmt::format("{}between {} and {}", range.or_zero ? "0 or " : "", show(range.min),
-                     show(range.max));
+  const char* zero = range.or_zero ? "0 or " : "";
+  if (range.max == Range<T>().max) return fmt::format("{}at least {}", zero, show(range.min));
+  return fmt::format("{}between {} and {}", zero, show(range.min), show(range.max));
 }
 
 // A value of type T with a range, given how to read and show a T.
@@ -67,7 +68,8 @@ ConfigValue ranged_value(std::string type, T* field, Range<T> range,
                          std::function<Result<T>(const std::string&)> parse,
                          std::function<std::string(T)> show) {
   ConfigValue value;
-  value.type = fmt::format("{}, {}", type, range_text(range, show));
+  const bool unlimited = range.min == Range<T>().min && range.max == Range<T>().max;
+  value.type = unlimited ? type : fmt::format("{}, {}", type, range_text(range, show));
   value.read = [=](const std::string& text, bool apply) -> Status {
     BE_ASSIGN_OR_RETURN(const T parsed, parse(text));
     if (!range.contains(parsed)) {
@@ -93,8 +95,7 @@ ConfigValue integer_value(T* field, Range<T> range) {
         const char* const end = text.data() + text.size();
         const auto [stop, failure] = std::from_chars(text.data(), end, parsed);
         if (failure == std::errc::result_out_of_range) {
-          return error(Code::kInvalidArgument, "'{}' must be {}", text,
-                       config_internal::range_text<T>(range, show));
+          return error(Code::kInvalidArgument, "'{}' is too large", text);
         }
         if (failure != std::errc() || stop != end) {
           return error(Code::kInvalidArgument, "'{}' is no {}", text,
@@ -115,8 +116,7 @@ ConfigValue bytes_value(T* field, Range<T> range) {
       [=](const std::string& text) -> Result<T> {
         BE_ASSIGN_OR_RETURN(const uint64_t parsed, parse_bytes(text));
         if (parsed > std::numeric_limits<T>::max()) {
-          return error(Code::kInvalidArgument, "'{}' must be {}", text,
-                       config_internal::range_text<T>(range, show));
+          return error(Code::kInvalidArgument, "'{}' is too large", text);
         }
         return static_cast<T>(parsed);
       },

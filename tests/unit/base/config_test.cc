@@ -32,7 +32,7 @@ class ConfigTest : public testing::Test {
         .duration("keepalive_interval", &interval_, {1ms, 1h}, "between ticks")
         .boolean("relaxed", &relaxed_, "relaxed ordering")
         .choice("colour", &colour_, {{"red", Colour::kRed}, {"green", Colour::kGreen}}, "a colour");
-    config_.section("rpc.quarantine").duration("window", &quarantine_, {}, "time");
+    config_.section("rpc.quarantine").duration("window", &quarantine_, {.min = 1s}, "time");
     config_.section("").string("name", &name_, "of the process").secret("secret", &secret_, "word");
     config_.section("rpc").duration("request_timeout", &timeout_, {}, "Tr");
     config_.add_profile("paper", {{"engine.grants", "7"}, {"rpc.request_timeout", "40ms"}});
@@ -167,10 +167,12 @@ TEST_F(ConfigTest, ImpossibleValueNamesFileLineKeyAndValue) {
             "f.toml:3: engine.grants: '5000' must be between 1 and 4096");
   EXPECT_THAT(failure_of_text("engine.grants = -1"), HasSubstr("'-1' is no whole number"));
   EXPECT_THAT(failure_of_text("engine.grants = 'x'"), HasSubstr("'x' is no whole number"));
-  EXPECT_THAT(failure_of_text("engine.grants = 99999999999"), HasSubstr("between 1 and 4096"));
+  EXPECT_THAT(failure_of_text("engine.grants = 99999999999"), HasSubstr("is too large"));
   EXPECT_THAT(failure_of_text("engine.offset = -11"), HasSubstr("between -10 and 10"));
   EXPECT_THAT(failure_of_text("engine.eager_bytes = '64KB'"), HasSubstr("'64KB' is no size"));
-  EXPECT_THAT(failure_of_text("engine.eager_bytes = '8GiB'"), HasSubstr("between 64B and 1MiB"));
+  EXPECT_THAT(failure_of_text("engine.eager_bytes = '2MiB'"), HasSubstr("between 64B and 1MiB"));
+  EXPECT_THAT(failure_of_text("engine.eager_bytes = '8GiB'"), HasSubstr("is too large"));
+  EXPECT_THAT(failure_of_text("rpc.quarantine.window = '1ms'"), HasSubstr("at least 1s"));
   EXPECT_THAT(failure_of_text("engine.keepalive_interval = 5"), HasSubstr("'5' is no duration"));
   EXPECT_THAT(failure_of_text("engine.keepalive_interval = '2h'"), HasSubstr("1ms and 1h"));
   EXPECT_THAT(failure_of_text("engine.relaxed = 'maybe'"), HasSubstr("one of true, false"));
@@ -250,6 +252,8 @@ TEST_F(ConfigTest, DocumentationHasOneRowForEachKey) {
   const std::string text = config_.document();
   EXPECT_THAT(text, HasSubstr("| `engine.grants` | integer, between 1 and 4096 | `16` | "
                               "`BE_ENGINE_GRANTS` | open grants |\n"));
+  EXPECT_THAT(text, HasSubstr("| `engine.cap_bytes` | bytes | `0B` |"));
+  EXPECT_THAT(text, HasSubstr("| `rpc.quarantine.window` | duration, at least 1s | `5min` |"));
   EXPECT_THAT(text, HasSubstr("| `engine.colour` | red, green | `green` |"));
   EXPECT_THAT(text, HasSubstr("| `profile` | name | `default` | `BE_PROFILE` |"));
 }
