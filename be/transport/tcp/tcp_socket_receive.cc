@@ -113,9 +113,11 @@ void TcpSocket::parse(uint8_t* data, size_t size) {
       Result<Buffer> allocated = thread_.pool().allocate_buffer(frame.length);
       if (!allocated.ok()) {
         const size_t cap = thread_.pool().stats().cap_bytes;
-        if (allocated.status().code() != Code::kResourceExhausted || frame.length > cap) {
-          return fail(allocated.status());
+        if (frame.length > cap) {
+          return fail(error(Code::kResourceExhausted, "a message of {} bytes, the memory cap is {}",
+                            frame.length, cap));
         }
+        if (allocated.status().code() != Code::kResourceExhausted) return fail(allocated.status());
         return stall(data, size);
       }
       message = *std::move(allocated);
