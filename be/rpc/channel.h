@@ -30,8 +30,8 @@ struct ChannelOptions {
   Nanoseconds connect_timeout = 500ms;
   Nanoseconds request_timeout = 1s;
   size_t bulk_bytes = 64 << 10;
-  std::optional<TransportChoice> transport;  // default: the node's
-  uint32_t max_outstanding = 65536;          // more calls fail at once with kResourceExhausted
+  std::optional<TransportChoice> transport = std::nullopt;  // default: the node's
+  uint32_t max_outstanding = 65536;  // more calls fail at once with kResourceExhausted
 };
 
 using CallId = uint64_t;
