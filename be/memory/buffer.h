@@ -78,10 +78,7 @@ class Buffer {
   // small control block outside the pool.
   Buffer share(size_t offset, size_t length);
 
-  void reset() {  // gives the memory back now
-    if (owner_ != 0) give_back();
-    *this = Buffer();
-  }
+  void reset() { *this = Buffer(); }  // gives the memory back now
 
  private:
   friend class RegisteredPool;
@@ -121,6 +118,17 @@ struct Message {
 
   Message() = default;
   explicit Message(Buffer only) { append(std::move(only)); }
+  // Moves what is there and leaves an empty message; most have one part or two.
+  Message(Message&& other) noexcept { take(other); }
+  Message& operator=(Message&& other) noexcept {
+    if (this != &other) {
+      for (size_t i = 0; i < count; ++i) parts[i].reset();
+      take(other);
+    }
+    return *this;
+  }
+  ~Message() = default;
+
   void append(Buffer part) {  // requires count < kMaxParts; an empty part is dropped
     if (part.empty()) return;
     assert(count < kMaxParts);
@@ -135,6 +143,14 @@ struct Message {
     size_t sum = header_bytes;
     for (size_t i = 0; i < count; ++i) sum += parts[i].size();
     return sum;
+  }
+
+ private:
+  void take(Message& other) {  // requires empty parts
+    count = std::exchange(other.count, 0);
+    header_bytes = std::exchange(other.header_bytes, 0);
+    for (size_t i = 0; i < count; ++i) parts[i] = std::move(other.parts[i]);
+    std::memcpy(header, other.header, kMaxHeaderBytes);
   }
 };
 
