@@ -45,7 +45,7 @@ Result<std::unique_ptr<Channel>> Channel::create(SoftnicDevice* device, uint64_t
 
 Channel::~Channel() {
   assert(cqs_.empty());
-  // QPs that were retired and are not quiet yet: their memory goes with the device.
+  // QPs that were retired and are not quiet yet.
   while (!qps_.empty()) release(*qps_.back());
 }
 
@@ -190,8 +190,8 @@ void Channel::on_queue_pair(QueuePair& qp) {
       }
     }
     if (packet.kind == PacketKind::kReset && qp.link != QueuePair::Link::kOpen) {
-      fail_connecting(qp, error(Code::kUnavailable, "softnic: QP {}: the peer has given up",
-                                qp.core.number()));
+      fail_connecting(
+          qp, error(Code::kUnavailable, "softnic: QP {}: the peer has given up", qp.core.number()));
       peer_is_quiet(qp);
       return;
     }
@@ -208,8 +208,10 @@ void Channel::on_queue_pair(QueuePair& qp) {
       continue;
     }
     if (qp.core.in_error()) continue;  // given up meanwhile: its Reset will come
-    Result<pid_t> pid = peer_process(qp.socket.get());
-    const Status status = pid.ok() ? attach(qp, packet, std::move(fds), pid.value()) : pid.status();
+    Result<PeerProcess> process = peer_process(qp.socket.get());
+    const Status status = process.ok()
+                              ? attach(qp, packet, std::move(fds), std::move(process).value())
+                              : process.status();
     if (status.ok()) {
       open(qp);
     } else {
@@ -257,6 +259,7 @@ bool Channel::retire(QueuePair& qp) {
                         qp.link == QueuePair::Link::kAwaitAccept) &&
                        !qp.peer_quiet;
   if (exposed) return false;
+  qp.peer_quiet = true;
   release(qp);
   return true;
 }

@@ -11,8 +11,6 @@
 // dropped and logged; no QP is harmed.
 #pragma once
 
-#include <sys/types.h>
-
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -68,7 +66,7 @@ class Channel final : public EventChannel {
   struct Visitor {
     Source source{Source::Kind::kVisitor, this};
     UniqueFd socket;
-    pid_t pid = 0;
+    PeerProcess process;
     Clock::time_point deadline{};
     bool parked = false;  // its Hello is here, but its QP is not connecting yet
     Packet hello;
@@ -95,14 +93,14 @@ class Channel final : public EventChannel {
 
   void start_connecting(QueuePair& qp);
   Status send_offer(QueuePair& qp, PacketKind kind, const uint8_t* token_half);
-  Status attach(QueuePair& qp, const Packet& packet, PacketFds fds, pid_t pid);
+  Status attach(QueuePair& qp, const Packet& packet, PacketFds fds, PeerProcess process);
   void open(QueuePair& qp);
   void fail_connecting(QueuePair& qp, const Status& status);
   void peer_is_quiet(QueuePair& qp);
   void close_socket(QueuePair& qp);
   void watch(const std::shared_ptr<Peer>& peer);
   void unwatch(const Peer* peer);
-  void release(QueuePair& qp);  // destroys it
+  void release(QueuePair& qp);  // destroys it; its places are used again if the peer is quiet
 
   SoftnicDevice* const device_;
   const uint64_t id_;

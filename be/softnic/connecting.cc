@@ -92,9 +92,9 @@ void Channel::accept_visitors() {
   for (;;) {
     UniqueFd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket.valid()) return;
-    Result<pid_t> pid = peer_process(socket.get());
-    if (!pid.ok()) {
-      log_warn("{}", pid.status().message());
+    Result<PeerProcess> process = peer_process(socket.get());
+    if (!process.ok()) {
+      log_warn("{}", process.status().message());
       continue;
     }
     if (visitors_.size() >= kMaxVisitors) {
@@ -103,7 +103,7 @@ void Channel::accept_visitors() {
     }
     auto visitor = std::make_unique<Visitor>();
     visitor->socket = std::move(socket);
-    visitor->pid = pid.value();
+    visitor->process = std::move(process).value();
     visitor->deadline = Clock::now() + kConnectTime;
     if (!add_source(visitor->socket.get(), &visitor->source).ok()) continue;
     wake_at(visitor->deadline);
@@ -138,10 +138,10 @@ bool Channel::match(Visitor* visitor) {
     epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, visitor->socket.get(), nullptr);
     const Packet hello = visitor->hello;
     PacketFds fds = std::move(visitor->fds);
-    const pid_t pid = visitor->pid;
+    PeerProcess process = std::move(visitor->process);
     qp->socket = std::move(visitor->socket);
     drop(visitor);
-    Status status = attach(*qp, hello, std::move(fds), pid);
+    Status status = attach(*qp, hello, std::move(fds), std::move(process));
     if (status.ok()) status = add_source(qp->socket.get(), &qp->source);
     if (status.ok()) status = send_offer(*qp, PacketKind::kAccept, qp->token + kTokenHalf);
     if (status.ok()) {
@@ -162,7 +162,7 @@ void Channel::drop(Visitor* visitor) {
 }
 
 // Checks what the peer says about itself and makes the path to it.
-Status Channel::attach(QueuePair& qp, const Packet& packet, PacketFds fds, pid_t pid) {
+Status Channel::attach(QueuePair& qp, const Packet& packet, PacketFds fds, PeerProcess process) {
   if (!fds.control.valid() || !fds.event.valid()) {
     return error(Code::kProtocol, "softnic: the peer sent no descriptors");
   }
@@ -172,11 +172,12 @@ Status Channel::attach(QueuePair& qp, const Packet& packet, PacketFds fds, pid_t
                  qp.core.number());
   }
   const uint32_t depth = std::bit_ceil(qp.core.sends().depth());
-  PeerOffer offer{.identity = {.pid = pid, .instance = packet.instance},
+  PeerOffer offer{.identity = {.pid = process.pid, .instance = packet.instance},
                   .channel = packet.channel,
                   .control_size = packet.control_size,
                   .data_size = packet.data_size,
                   .regions_offset = packet.regions_offset,
+                  .pidfd = std::move(process.pidfd),
                   .control = std::move(fds.control),
                   .data = std::move(fds.data),
                   .event = std::move(fds.event)};

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "be/base/log.h"
 #include "be/verbs/errors.h"
 #include "be/verbs/rc/rnr.h"
 
@@ -81,7 +82,10 @@ uint64_t SoftnicDevice::shared_offset(size_t length, const Backing& backing) {
   if (fstat(backing.fd, &status) != 0) return kPrivateMemory;
   if (!data_fd_.valid()) {
     const int seals = fcntl(backing.fd, F_GET_SEALS);
-    if (seals < 0 || !(seals & F_SEAL_SHRINK)) return kPrivateMemory;  // peers would refuse it
+    if (seals < 0 || !(seals & F_SEAL_SHRINK)) {
+      log_warn("softnic: a memfd without F_SEAL_SHRINK is registered: peers cannot map it");
+      return kPrivateMemory;
+    }
     data_fd_.reset(fcntl(backing.fd, F_DUPFD_CLOEXEC, 0));
     if (!data_fd_.valid()) return kPrivateMemory;
     data_size_ = static_cast<uint64_t>(status.st_size);
@@ -379,12 +383,15 @@ Result<QuiesceToken> SoftnicDevice::retire_qp(ibv_qp* base) {
 }
 
 void SoftnicDevice::destroy(QueuePair* qp) {
-  if (qp->ring != nullptr) control_->free_ring(qp->ring, qp->ring_depth);
+  // A peer that is not quiet may still write to the ring and to our block: then they stay
+  // unused for the life of the device.
+  const bool quiet = qp->peer_quiet;
+  if (quiet && qp->ring != nullptr) control_->free_ring(qp->ring, qp->ring_depth);
   for (const Staged& staged : qp->staged) control_->free_staging(staged.place, staged.bytes);
   const uint32_t index = qp->core.number() & (kMaxQueuePairs - 1);
   std::lock_guard lock(mutex_);
   qps_[index].reset();
-  free_qps_.push_back(index);
+  if (quiet) free_qps_.push_back(index);
   --live_qps_;
   forget_data_if_unused();
 }

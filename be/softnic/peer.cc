@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -123,8 +122,6 @@ Result<PeerTable::Attached> PeerTable::attach(PeerOffer offer) {
     std::weak_ptr<Peer>& known = peers_[offer.identity];
     result.peer = known.lock();
     if (!result.peer) {
-      UniqueFd pidfd(static_cast<int>(syscall(SYS_pidfd_open, offer.identity.pid, 0)));
-      if (!pidfd.valid()) return error_from_errno(errno, "softnic: pidfd_open of the peer");
       BE_ASSIGN_OR_RETURN(uint8_t * control,
                           map_file(offer.control.get(), offer.control_size, "the control memory"));
       const uint64_t regions_bytes = sizeof(RegionEntry) * kMaxRegions;
@@ -133,7 +130,8 @@ Result<PeerTable::Attached> PeerTable::attach(PeerOffer offer) {
         munmap(control, offer.control_size);
         return error(Code::kProtocol, "softnic: the peer's region table is out of bounds");
       }
-      result.peer.reset(new Peer(offer.identity, std::move(pidfd), control, offer.control_size,
+      result.peer.reset(new Peer(offer.identity, std::move(offer.pidfd), control,
+                                 offer.control_size,
                                  reinterpret_cast<RegionEntry*>(control + offer.regions_offset)));
       known = result.peer;
     }

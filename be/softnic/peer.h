@@ -88,6 +88,7 @@ struct PeerOffer {
   uint64_t control_size = 0;
   uint64_t data_size = 0;
   uint64_t regions_offset = 0;
+  UniqueFd pidfd;
   UniqueFd control;
   UniqueFd data;  // none: it has no shared memory yet
   UniqueFd event;

@@ -15,6 +15,14 @@ constexpr int kTurn = 32;
 
 enum class Taken : uint8_t { kMessage, kNothing, kBlocked, kFailed };
 
+// A copy that the compiler cannot take back by reading the shared original again: what is
+// checked is what is used, whatever the peer writes meanwhile.
+SlotHeader copy_once(const SlotHeader& shared) {
+  const SlotHeader copy = shared;
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  return copy;
+}
+
 // Tells the peer what we have matched; `refusal`: why the next message is not taken.
 void publish_acknowledgement(QueuePair& qp, ibv_wc_status refusal = IBV_WC_SUCCESS) {
   const bool awaited = qp.acknowledgement_awaited || refusal != IBV_WC_SUCCESS;
@@ -127,10 +135,11 @@ ibv_wc_status copy_message(QueuePair& qp, const Slot& slot, const SlotHeader& he
     *valid = header.byte_length <= kSlotPayload;
     return *valid ? scatter.append(slot.payload, header.byte_length) : IBV_WC_GENERAL_ERR;
   }
-  SlotPair pairs[kMaxPairs];
   *valid = header.pair_count <= kMaxPairs;
   if (!*valid) return IBV_WC_GENERAL_ERR;
+  SlotPair pairs[kMaxPairs];
   std::memcpy(pairs, slot.payload, sizeof(SlotPair) * header.pair_count);
+  std::atomic_signal_fence(std::memory_order_seq_cst);
   uint64_t total = 0;
   for (uint8_t i = 0; i < header.pair_count; ++i) total += pairs[i].length;
   *valid = total == header.byte_length;
@@ -147,7 +156,7 @@ ibv_wc_status copy_message(QueuePair& qp, const Slot& slot, const SlotHeader& he
 Taken take_message(QueuePair& qp) {
   const Slot& slot = qp.ring[qp.received & qp.ring_mask];
   if (slot.sequence.load(std::memory_order_acquire) != qp.received + 1) return Taken::kNothing;
-  const SlotHeader header = slot.header;
+  const SlotHeader header = copy_once(slot.header);
   if (!qp.core.sends().acknowledge(header.acknowledged)) {
     return violated(qp, "the peer acknowledges what was not sent");
   }

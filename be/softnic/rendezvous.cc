@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -18,6 +19,7 @@ constexpr uint32_t kEndpointMagic = 0x31534542;  // "BES1"
 constexpr size_t kMaxSocketName = 64;
 constexpr int kMaxFds = 3;
 constexpr int kBacklog = 1024;
+constexpr int kPeerPidfd = 77;  // SO_PEERPIDFD, not in the headers of Debian 12
 
 socklen_t abstract_address(const std::string& name, sockaddr_un* address) {
   *address = {};
@@ -134,7 +136,7 @@ ReceiveResult receive_packet(int socket, Packet* packet, PacketFds* fds) {
   return ReceiveResult::kPacket;
 }
 
-Result<pid_t> peer_process(int socket) {
+Result<PeerProcess> peer_process(int socket) {
   ucred credentials{};
   socklen_t length = sizeof(credentials);
   if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0) {
@@ -147,7 +149,16 @@ Result<pid_t> peer_process(int socket) {
   if (credentials.pid <= 0) {
     return error(Code::kUnsupported, "softnic: the peer lives in a pid namespace we cannot see");
   }
-  return credentials.pid;
+  PeerProcess process{.pid = credentials.pid, .pidfd = {}};
+  // From the socket itself (Linux 6.5), else by number, which could be another process by now.
+  int pidfd = -1;
+  length = sizeof(pidfd);
+  if (getsockopt(socket, SOL_SOCKET, kPeerPidfd, &pidfd, &length) != 0) {
+    pidfd = static_cast<int>(syscall(SYS_pidfd_open, credentials.pid, 0));
+  }
+  if (pidfd < 0) return error_from_errno(errno, "softnic: pidfd of the peer");
+  process.pidfd.reset(pidfd);
+  return process;
 }
 
 Result<UniqueFd> listen_abstract(const std::string& name) {

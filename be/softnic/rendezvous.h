@@ -82,8 +82,12 @@ enum class ReceiveResult : uint8_t { kPacket, kNothing, kClosed, kMalformed };
 Status send_packet(int socket, const Packet& packet, const int* fds);
 ReceiveResult receive_packet(int socket, Packet* packet, PacketFds* fds);
 
-// The other end's process, if it is of our user.
-Result<pid_t> peer_process(int socket);
+// The other end's process, if it is of our user, and a descriptor that reports its exit.
+struct PeerProcess {
+  pid_t pid = 0;
+  UniqueFd pidfd;
+};
+Result<PeerProcess> peer_process(int socket);
 
 Result<UniqueFd> listen_abstract(const std::string& name);
 // kResourceExhausted: the listener is busy, try again.
