@@ -21,6 +21,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -79,6 +80,9 @@ class ParameterClient {
   Result<const RemoteTable*> open_table(const std::string& model, const std::string& name);
   Result<StatsResponse> stats(size_t server);  // blocking
   const std::vector<Address>& servers() const { return servers_; }
+  std::optional<TransportKind> transport(size_t server) const {  // nothing while not connected
+    return channels_[server]->transport();
+  }
 
   // The keys and gradients are copied before it returns.
   Status fetch(const RemoteTable& table, std::span<const Key> keys, const rpc::CallOptions& options,
