@@ -1,0 +1,95 @@
+// Device over libibverbs: be/verbs/device.h says what each call does.
+//
+// The token of connect_qp is not used: a QP takes packets of one peer QP and PSN only. Regions
+// of a thread's own parent domain are not needed: memory registered with pd() serves all.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+
+#include "be/verbs/device.h"
+#include "be/verbs/hardware/event_channel.h"
+#include "be/verbs/hardware/port.h"
+#include "be/verbs/hardware/queue_pair_states.h"
+
+namespace be::hardware {
+
+class HardwareDevice : public Device {
+ public:
+  // Fails with the reason why the device cannot be used.
+  static Result<std::unique_ptr<HardwareDevice>> open(ibv_device* device);
+  ~HardwareDevice() override;
+
+  std::string describe() const;  // what a person wants to know of a usable device
+
+  DeviceKind kind() const override { return DeviceKind::kHardware; }
+  const std::string& name() const override { return name_; }
+  const DeviceLimits& limits() const override { return limits_; }
+  ibv_pd* pd() override { return pd_.get(); }
+
+  Result<ibv_mr*> register_memory(void* address, size_t length, int access,
+                                  const Backing& backing) override;
+  Status deregister(ibv_mr* region) override;
+
+  Result<std::unique_ptr<EventChannel>> create_event_channel() override;
+  Result<ibv_td*> create_thread_domain() override;
+  void destroy_thread_domain(ibv_td* domain) override;
+
+  Result<ibv_cq*> create_cq(uint32_t entries, EventChannel* channel, void* user,
+                            ibv_td* thread_domain) override;
+  Status destroy_cq(ibv_cq* cq) override;
+  Result<ibv_srq*> create_srq(uint32_t entries, uint32_t max_sge) override;
+  Status destroy_srq(ibv_srq* srq) override;
+
+  Result<QueuePair> create_qp(const QueuePairOptions& options) override;
+  Result<EndpointBlob> local_endpoint(ibv_qp* qp) override;
+  Status reachable(const EndpointBlob& remote) override;
+  Status connect_qp(ibv_qp* qp, const EndpointBlob& remote, const uint8_t secret_token[16],
+                    bool initiator, const ConnectOptions& options) override;
+  Status fail_qp(ibv_qp* qp) override;
+  ibv_qp_state qp_state(ibv_qp* qp) override;
+  Result<QuiesceToken> retire_qp(ibv_qp* qp) override;
+
+ private:
+  struct CloseContext {
+    void operator()(ibv_context* context) const { ibv_close_device(context); }
+  };
+  struct FreePd {
+    void operator()(ibv_pd* pd) const { ibv_dealloc_pd(pd); }
+  };
+  using Context = std::unique_ptr<ibv_context, CloseContext>;
+
+  // What a queue pair is connected with.
+  struct Connection {
+    Port port;  // as local_endpoint told the peer
+    uint32_t packet_sequence_number = 0;
+    ibv_cq* recv_cq = nullptr;
+  };
+
+  explicit HardwareDevice(Context context);
+  Status start();
+  Status probe();
+  std::string about(std::string_view object) const;
+  ibv_pd* pd_of(ibv_td* thread_domain);
+  Result<Connection> connection_of(ibv_qp* qp);
+
+  std::string name_;
+  Context context_;
+  std::unique_ptr<ibv_pd, FreePd> pd_;
+  DeviceLimits limits_;
+  Port port_;  // as it was at open: its number stays, its address may change
+  EventRouter router_;
+
+  std::mutex mutex_;
+  std::unordered_map<ibv_qp*, Connection> connections_;
+  std::unordered_map<ibv_td*, ibv_pd*> parent_domains_;
+};
+
+// "RLIMIT_MEMLOCK is 8388608 bytes", "... unlimited": what may stop a registration.
+std::string memlock_limit();
+
+}  // namespace be::hardware

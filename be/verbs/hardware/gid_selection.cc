@@ -1,0 +1,56 @@
+#include "be/verbs/hardware/gid_selection.h"
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <array>
+
+namespace be::hardware {
+namespace {
+
+constexpr uint32_t kLargestIndex = 255;  // of ibv_global_route::sgid_index
+
+bool is_zero(const ibv_gid& gid) {
+  return std::all_of(std::begin(gid.raw), std::end(gid.raw),
+                     [](uint8_t byte) { return byte == 0; });
+}
+
+bool is_ipv4_mapped(const ibv_gid& gid) {
+  constexpr std::array<uint8_t, 12> kPrefix = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+  return std::equal(kPrefix.begin(), kPrefix.end(), gid.raw);
+}
+
+bool is_link_local(const ibv_gid& gid) {
+  if (is_ipv4_mapped(gid)) return gid.raw[12] == 169 && gid.raw[13] == 254;
+  return gid.raw[0] == 0xfe && (gid.raw[1] & 0xc0) == 0x80;  // fe80::/10
+}
+
+}  // namespace
+
+int roce_gid_rank(const ibv_gid_entry& entry) {
+  if (entry.gid_index > kLargestIndex) return 0;
+  if (entry.gid_type != IBV_GID_TYPE_ROCE_V2 || entry.ndev_ifindex == 0 || is_zero(entry.gid)) {
+    return 0;
+  }
+  if (is_link_local(entry.gid)) return 1;
+  return is_ipv4_mapped(entry.gid) ? 3 : 2;
+}
+
+std::optional<ibv_gid_entry> choose_roce_gid(std::span<const ibv_gid_entry> entries,
+                                             uint8_t port_number) {
+  std::optional<ibv_gid_entry> best;
+  for (const ibv_gid_entry& entry : entries) {
+    if (entry.port_num != port_number || roce_gid_rank(entry) == 0) continue;
+    const int advantage = best ? roce_gid_rank(entry) - roce_gid_rank(*best) : 1;
+    if (advantage > 0 || (advantage == 0 && entry.gid_index < best->gid_index)) best = entry;
+  }
+  return best;
+}
+
+std::string gid_to_string(const ibv_gid& gid) {
+  char text[INET6_ADDRSTRLEN] = {};
+  ::inet_ntop(AF_INET6, gid.raw, text, sizeof text);
+  return text;
+}
+
+}  // namespace be::hardware

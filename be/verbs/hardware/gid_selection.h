@@ -1,0 +1,28 @@
+// Which of a port's GIDs is ours, when a RoCE port has many.
+//
+//   rank 3  RoCEv2, IPv4-mapped, routable     ::ffff:10.0.0.2
+//   rank 2  RoCEv2, IPv6, routable            2001:db8::2
+//   rank 1  RoCEv2, link-local                fe80::..., ::ffff:169.254.x.y
+//   rank 0  never: RoCEv1, no network interface behind it, all zero, index above 255
+//
+// The best rank wins, then the lowest index, so that two hosts of one network choose alike.
+// GIDs come and go with addresses: read them again for every connection. Pure.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <optional>
+#include <span>
+#include <string>
+
+namespace be::hardware {
+
+int roce_gid_rank(const ibv_gid_entry& entry);
+
+// Of `entries`, those of port `port_number`.
+std::optional<ibv_gid_entry> choose_roce_gid(std::span<const ibv_gid_entry> entries,
+                                             uint8_t port_number);
+
+std::string gid_to_string(const ibv_gid& gid);  // "::ffff:10.0.0.2"
+
+}  // namespace be::hardware

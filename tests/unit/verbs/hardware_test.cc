@@ -1,0 +1,179 @@
+// What of the hardware device needs no hardware: choosing a GID, the endpoint's bytes, MTU,
+// inline steps, and the list on a host of any kind.
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <random>
+#include <vector>
+
+#include "be/verbs/hardware/endpoint.h"
+#include "be/verbs/hardware/gid_selection.h"
+#include "be/verbs/hardware/queue_pair_states.h"
+#include "be/verbs/hardware_device.h"
+
+namespace be {
+namespace {
+
+using ::testing::HasSubstr;
+using namespace hardware;
+
+ibv_gid gid(const char* text) {
+  ibv_gid value{};
+  EXPECT_EQ(::inet_pton(AF_INET6, text, value.raw), 1) << text;
+  return value;
+}
+
+ibv_gid_entry entry(const char* text, uint32_t index, uint32_t type = IBV_GID_TYPE_ROCE_V2) {
+  return {.gid = gid(text), .gid_index = index, .port_num = 1, .gid_type = type, .ndev_ifindex = 2};
+}
+
+TEST(GidSelection, RoutableAddressesComeBeforeLinkLocalOnes) {
+  EXPECT_GT(roce_gid_rank(entry("::ffff:10.0.0.2", 0)), roce_gid_rank(entry("2001:db8::2", 0)));
+  EXPECT_GT(roce_gid_rank(entry("2001:db8::2", 0)), roce_gid_rank(entry("fe80::2", 0)));
+  EXPECT_EQ(roce_gid_rank(entry("fe80::2", 0)), roce_gid_rank(entry("::ffff:169.254.3.4", 0)));
+  EXPECT_GT(roce_gid_rank(entry("fe80::2", 0)), 0);
+  EXPECT_EQ(roce_gid_rank(entry("::ffff:169.253.3.4", 0)),
+            roce_gid_rank(entry("::ffff:10.0.0.2", 0)));
+}
+
+TEST(GidSelection, UnusableEntriesAreNeverChosen) {
+  EXPECT_EQ(roce_gid_rank(entry("::ffff:10.0.0.2", 0, IBV_GID_TYPE_ROCE_V1)), 0);
+  EXPECT_EQ(roce_gid_rank(entry("::", 0)), 0);
+  EXPECT_EQ(roce_gid_rank(entry("::ffff:10.0.0.2", 256)), 0) << "the index has 8 bits";
+  ibv_gid_entry no_interface = entry("::ffff:10.0.0.2", 0);
+  no_interface.ndev_ifindex = 0;
+  EXPECT_EQ(roce_gid_rank(no_interface), 0);
+  EXPECT_FALSE(choose_roce_gid({}, 1));
+  EXPECT_FALSE(choose_roce_gid(std::vector{no_interface}, 1));
+}
+
+TEST(GidSelection, ThePortsBestGidWithTheLowestIndexIsChosen) {
+  std::vector<ibv_gid_entry> table = {entry("fe80::1", 0, IBV_GID_TYPE_ROCE_V1),
+                                      entry("fe80::1", 1),
+                                      entry("::ffff:10.0.0.2", 2, IBV_GID_TYPE_ROCE_V1),
+                                      entry("::ffff:10.0.0.9", 5),
+                                      entry("::ffff:10.0.0.2", 3),
+                                      entry("2001:db8::2", 4)};
+  table.push_back(entry("::ffff:10.0.0.7", 1));
+  table.back().port_num = 2;
+  const auto chosen = choose_roce_gid(table, 1);
+  ASSERT_TRUE(chosen);
+  EXPECT_EQ(chosen->gid_index, 3u);
+  EXPECT_EQ(gid_to_string(chosen->gid), "::ffff:10.0.0.2");
+  EXPECT_EQ(choose_roce_gid(table, 2)->gid_index, 1u);
+  EXPECT_FALSE(choose_roce_gid(table, 3));
+}
+
+Endpoint roce_endpoint() {
+  return {.link_layer = IBV_LINK_LAYER_ETHERNET,
+          .mtu = IBV_MTU_4096,
+          .queue_pair_number = 0xabcdef,
+          .packet_sequence_number = 0x123456,
+          .lid = 0,
+          .gid = gid("::ffff:10.0.0.2")};
+}
+
+TEST(HardwareEndpoint, TellsThePeerEverythingItNeeds) {
+  const auto decoded = decode(encode(roce_endpoint()));
+  ASSERT_TRUE(decoded.ok()) << decoded.status().to_string();
+  EXPECT_EQ(decoded->link_layer, IBV_LINK_LAYER_ETHERNET);
+  EXPECT_EQ(decoded->mtu, IBV_MTU_4096);
+  EXPECT_EQ(decoded->queue_pair_number, 0xabcdefu);
+  EXPECT_EQ(decoded->packet_sequence_number, 0x123456u);
+  EXPECT_EQ(gid_to_string(decoded->gid), "::ffff:10.0.0.2");
+}
+
+TEST(HardwareEndpoint, EveryOtherLengthIsRefused) {
+  const EndpointBlob good = encode(roce_endpoint());
+  for (size_t length = 0; length <= kMaxEndpointBytes; ++length) {
+    EndpointBlob blob = good;
+    blob.resize(length);
+    EXPECT_EQ(decode(blob).ok(), length == good.size()) << length;
+  }
+}
+
+TEST(HardwareEndpoint, ImpossibleFieldsAreNamed) {
+  Endpoint endpoint = roce_endpoint();
+  endpoint.queue_pair_number = 1u << 24;
+  EXPECT_THAT(decode(encode(endpoint)).status().message(), HasSubstr("QP number 16777216"));
+  endpoint = roce_endpoint();
+  endpoint.packet_sequence_number = 1u << 24;
+  EXPECT_THAT(decode(encode(endpoint)).status().message(), HasSubstr("PSN 16777216"));
+  for (uint8_t mtu : {0, 6, 255}) {
+    EndpointBlob blob = encode(roce_endpoint());
+    blob[3] = mtu;
+    EXPECT_THAT(decode(blob).status().message(), HasSubstr("MTU"));
+  }
+  endpoint = roce_endpoint();
+  endpoint.gid = {};
+  EXPECT_THAT(decode(encode(endpoint)).status().message(), HasSubstr("GID"));
+  endpoint.link_layer = IBV_LINK_LAYER_INFINIBAND;
+  EXPECT_THAT(decode(encode(endpoint)).status().message(), HasSubstr("LID"));
+  endpoint.link_layer = 7;
+  EXPECT_THAT(decode(encode(endpoint)).status().message(), HasSubstr("link layer 7"));
+  EndpointBlob other_device = encode(roce_endpoint());
+  other_device[0] = 'S';
+  EXPECT_EQ(decode(other_device).status().code(), Code::kProtocol);
+  EndpointBlob other_version = encode(roce_endpoint());
+  other_version[1] = 2;
+  EXPECT_THAT(decode(other_version).status().message(), HasSubstr("version 2"));
+}
+
+TEST(HardwareEndpoint, RandomBytesNeverGiveValuesOutOfBounds) {
+  std::mt19937 random(1);
+  for (int i = 0; i < 20000; ++i) {
+    EndpointBlob blob = encode(roce_endpoint());
+    for (int change = 0; change < 3; ++change) {
+      blob[random() % blob.size()] = static_cast<uint8_t>(random());
+    }
+    const auto decoded = decode(blob);
+    if (!decoded.ok()) continue;
+    EXPECT_LT(decoded->queue_pair_number, 1u << 24);
+    EXPECT_LT(decoded->packet_sequence_number, 1u << 24);
+    EXPECT_GE(decoded->mtu, IBV_MTU_256);
+    EXPECT_LE(decoded->mtu, IBV_MTU_4096);
+  }
+}
+
+TEST(HardwareEndpoint, InfiniBandAndRoceDoNotReachEachOther) {
+  const Endpoint roce = roce_endpoint();
+  Endpoint infiniband = roce;
+  infiniband.link_layer = IBV_LINK_LAYER_INFINIBAND;
+  EXPECT_TRUE(check_reachable(roce, roce).ok());
+  EXPECT_EQ(check_reachable(roce, infiniband).code(), Code::kUnsupported);
+}
+
+TEST(QueuePairStates, ThePathTakesTheSmallerMtuOfBothEnds) {
+  EXPECT_EQ(path_mtu(IBV_MTU_1024, IBV_MTU_4096), IBV_MTU_1024);
+  EXPECT_EQ(path_mtu(IBV_MTU_4096, IBV_MTU_1024), IBV_MTU_1024);
+  EXPECT_EQ(mtu_bytes(IBV_MTU_256), 256u);
+  EXPECT_EQ(mtu_bytes(IBV_MTU_4096), 4096u);
+}
+
+TEST(QueuePairStates, TheInlineWishStepsDownToNothing) {
+  std::vector<uint32_t> wishes = {512};
+  while (wishes.back() != 0) wishes.push_back(next_inline_wish(wishes.back()));
+  EXPECT_THAT(wishes, ::testing::ElementsAre(512, 256, 128, 64, 32, 16, 0));
+}
+
+TEST(HardwareDevices, EveryDeviceIsListedWithAReason) {
+  const auto found = list_hardware_devices();
+  ASSERT_FALSE(found.empty());
+  size_t usable = 0;
+  for (const FoundDevice& device : found) {
+    EXPECT_FALSE(device.name.empty());
+    EXPECT_FALSE(device.why.empty()) << device.name;
+    usable += device.usable;
+  }
+  EXPECT_EQ(open_hardware_devices().size(), usable);
+  if (::access("/sys/class/infiniband", F_OK) != 0) {
+    ASSERT_EQ(found.size(), 1u);
+    EXPECT_FALSE(found[0].usable);
+    EXPECT_THAT(found[0].why, HasSubstr("RDMA"));
+  }
+}
+
+}  // namespace
+}  // namespace be
