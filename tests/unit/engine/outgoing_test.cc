@@ -23,7 +23,8 @@ TEST(MessageList, RemovesFromAnywhereAndStaysWhole) {
     list.remove(&m[removed]);
     list.push_back(&m[3]);
     for (int i = 0; i < 4; ++i) {
-      if (i != removed) EXPECT_EQ(list.pop_front(), &m[i]);
+      if (i == removed) continue;
+      EXPECT_EQ(list.pop_front(), &m[i]);
     }
     EXPECT_TRUE(list.empty());
   }

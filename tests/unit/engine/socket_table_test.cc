@@ -1,9 +1,9 @@
 #include "be/engine/socket_table.h"
 
+#include <gtest/gtest.h>
+
 #include <map>
 #include <random>
-
-#include <gtest/gtest.h>
 
 namespace be {
 namespace {
