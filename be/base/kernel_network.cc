@@ -119,7 +119,7 @@ Result<Address> KernelNetwork::resolve(const std::string& host_and_port) {
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* list = nullptr;
   const int code = getaddrinfo(host.c_str(), nullptr, &hints, &list);
-  if (code != 0) return resolver_error(code, host);
+  if (code != 0 || list == nullptr) return resolver_error(code, host);
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(list, &freeaddrinfo);
 
   const addrinfo* chosen = list;
