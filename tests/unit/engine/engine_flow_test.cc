@@ -1,0 +1,271 @@
+// Credits, window, grants and memory: who waits, for what, and that it ends.
+#include <algorithm>
+#include <set>
+
+#include "tests/unit/engine/engine_pair.h"
+
+namespace be {
+namespace {
+
+class EngineFlow : public EnginePair {
+ protected:
+  // Pumps a alone: b does not take anything.
+  void pump_a(int turns) {
+    for (int i = 0; i < turns; ++i) a->pump();
+  }
+};
+
+TEST_F(EngineFlow, RequestsStopAtThePeersCreditsAndRepliesGoOn) {
+  EngineOptions options;
+  options.recv_queue_depth = 8;
+  make(options);
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(a->send_text(1, "request").ok());
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(a->send_text(2, "reply", 2, MessageClass::kReply).ok());
+  }
+  // b consumes, but never gets to replace a receive.
+  for (int i = 0; i < 200; ++i) {
+    a->pump();
+    b->poll();
+  }
+  EXPECT_EQ(b->frames.size(), 8u);
+  const auto replies = std::count_if(b->frames.begin(), b->frames.end(),
+                                     [](const auto& frame) { return frame.socket == 2; });
+  EXPECT_GE(replies, 2) << "a quarter is theirs";
+  EXPECT_GT(a->engine->stats().credit_stalls, 0u);
+  ASSERT_TRUE(run([&] { return b->frames.size() == 40; })) << "credits come back";
+  ASSERT_TRUE(run([&] { return a->sent.size() == 40; }));
+}
+
+TEST_F(EngineFlow, CreditsRecoverOverAndOverWithTheSmallestQueues) {
+  EngineOptions options;
+  options.recv_queue_depth = 2;
+  options.send_queue_depth = 2;
+  options.grants = 2;
+  options.write_requests = 2;
+  options.grant_cancels = 1;
+  make(options);
+  for (int i = 0; i < 300; ++i) {
+    ASSERT_TRUE(a->send_text(1 + static_cast<SocketId>(i % 3), pattern(1 + i * 37, 1)).ok());
+    ASSERT_TRUE(b->send_text(1 + static_cast<SocketId>(i % 3), pattern(1 + i * 31, 1), 1,
+                             MessageClass::kReply)
+                    .ok());
+  }
+  ASSERT_TRUE(run([&] { return b->frames.size() == 300 && a->frames.size() == 300; }));
+}
+
+TEST_F(EngineFlow, TheWindowIsNeverExceededAndEverythingArrives) {
+  EngineOptions options;
+  options.send_window_bytes = 6000;
+  options.fragment_bytes = 4096;
+  make(options);  // check_invariants asserts the window after every event
+  for (uint32_t i = 0; i < 40; ++i) {
+    ASSERT_TRUE(a->send_text(i, pattern(1000 + 777 * i, i)).ok());
+  }
+  ASSERT_TRUE(run([&] { return b->frames.size() == 40; }));
+  EXPECT_GT(a->engine->stats().window_stalls, 0u);
+  for (const auto& frame : b->frames) {
+    EXPECT_EQ(text_of(frame.payload), pattern(1000 + 777 * frame.socket, frame.socket));
+  }
+}
+
+TEST_F(EngineFlow, ASmallMessageDoesNotWaitForTheWholeOfALargeOne) {
+  EngineOptions options;
+  options.fragment_bytes = 16384;
+  make(options);
+  ASSERT_TRUE(a->send_text(1, pattern(4u << 20, 1)).ok());
+  // Until a is well within the large message.
+  ASSERT_TRUE(run([&] { return b->engine->stats().open_grants == 1; }));
+  pump(20);
+  ASSERT_TRUE(b->frames.empty());
+  ASSERT_TRUE(a->send_text(2, "small").ok());
+  ASSERT_TRUE(run([&] { return !b->frames.empty(); }, 12)) << "at most a few fragments";
+  EXPECT_EQ(text_of(b->frames[0].payload), "small");
+  ASSERT_TRUE(run([&] { return b->frames.size() == 2; }));
+}
+
+TEST_F(EngineFlow, LargeMessagesOfManySocketsShareTheGrants) {
+  EngineOptions options;
+  options.grants = 3;
+  options.write_requests = 2;
+  options.grant_budget_bytes = 100000;
+  make(options);
+  for (uint32_t i = 0; i < 12; ++i) {
+    ASSERT_TRUE(a->send_text(i, pattern(60000 + i, i)).ok());
+  }
+  ASSERT_TRUE(a->send_text(12, pattern(3u << 20, 12)).ok());  // beyond the budget: alone
+  ASSERT_TRUE(run([&] { return b->frames.size() == 13; }));
+  for (const auto& frame : b->frames) {
+    EXPECT_EQ(text_of(frame.payload),
+              pattern(frame.socket == 12 ? 3u << 20 : 60000 + frame.socket, frame.socket));
+  }
+  EXPECT_EQ(b->engine->stats().open_grants, 0u);
+}
+
+TEST_F(EngineFlow, AtTheCapReceivesAreNotReplacedUntilMemoryComesBack) {
+  EngineOptions options;
+  options.eager_bytes = 4096;
+  make(options, options, size_t{64} << 20, 1u << 20);
+  for (int i = 0; i < 1000; ++i) ASSERT_TRUE(a->send_text(1, pattern(4000, 1)).ok());
+  pump(3000);  // b holds everything it gets
+  const size_t held = b->frames.size();
+  EXPECT_LT(held, 400u) << "the cap";
+  EXPECT_GT(b->engine->stats().memory_stalls, 0u);
+  EXPECT_EQ(b->failures + a->failures, 0);
+  pump(3000);
+  EXPECT_EQ(b->frames.size(), held) << "nothing more until something is freed";
+
+  size_t total = 0;
+  ASSERT_TRUE(run([&] {
+    total += b->frames.size();
+    b->frames.clear();  // freed: the pool tells
+    return total == 1000;
+  }));
+}
+
+TEST_F(EngineFlow, ALargeMessageWaitsForMemoryAndIsNotLost) {
+  EngineOptions options;
+  make(options, options, size_t{64} << 20, 1u << 20);
+  std::vector<Buffer> hoard;  // the application of b has taken all memory
+  for (auto more = b->pool->allocate_buffer(kTestBlock); more.ok();
+       more = b->pool->allocate_buffer(kTestBlock)) {
+    hoard.push_back(*std::move(more));
+  }
+  ASSERT_TRUE(a->send_text(1, pattern(200000, 1)).ok());
+  pump(2000);
+  EXPECT_TRUE(b->frames.empty());
+  EXPECT_GT(b->engine->stats().memory_stalls, 0u);
+  hoard.clear();
+  ASSERT_TRUE(run([&] { return b->frames.size() == 1; }));
+  EXPECT_EQ(text_of(b->frames[0].payload), pattern(200000, 1));
+}
+
+TEST_F(EngineFlow, WithoutAWordFromThePoolMemoryIsTriedAgainAtTheNextTick) {
+  EngineOptions options;
+  make(options, options, size_t{64} << 20, 1u << 20);
+  std::vector<Buffer> hoard;
+  for (auto more = b->pool->allocate_buffer(kTestBlock); more.ok();
+       more = b->pool->allocate_buffer(kTestBlock)) {
+    hoard.push_back(*std::move(more));
+  }
+  ASSERT_TRUE(a->send_text(1, pattern(200000, 1)).ok());
+  pump(200);
+  const uint64_t stalls = b->engine->stats().memory_stalls;
+  const Time retry = b->engine->next_tick();
+  EXPECT_LE(retry, b->now + 10ms);
+  b->now = retry;
+  pump(10);
+  EXPECT_GT(b->engine->stats().memory_stalls, stalls);
+  hoard.clear();
+  ASSERT_TRUE(run([&] { return b->frames.size() == 1; }));
+}
+
+TEST_F(EngineFlow, AMessageThatCanNeverFitIsRefusedByName) {
+  EngineOptions options;
+  make(options, options, size_t{64} << 20, 1u << 20);
+  ASSERT_TRUE(a->send_text(1, pattern(2u << 20, 1), 10).ok());
+  ASSERT_TRUE(a->send_text(1, "next", 11).ok());
+  ASSERT_TRUE(run([&] { return a->sent.size() == 2; }));
+  EXPECT_EQ(a->sent[0].cookie, 10u);
+  EXPECT_EQ(a->sent[0].status.code(), Code::kResourceExhausted);
+  EXPECT_TRUE(a->sent[1].status.ok());
+  ASSERT_TRUE(run([&] { return b->frames.size() == 1; }));
+  EXPECT_EQ(text_of(b->frames[0].payload), "next");
+}
+
+TEST_F(EngineFlow, RepliesGetThroughWhileRequestsHoldAllTheirGrants) {
+  EngineOptions options;
+  options.grants = 4;
+  make(options);
+  // Requests whose writers never come: their grants stay open.
+  a->on_sent_hook = nullptr;
+  for (uint32_t i = 0; i < 8; ++i) ASSERT_TRUE(a->send_text(i, pattern(50000, i)).ok());
+  // b answers, a does not write: a is polled (so that it takes nothing) but makes no progress.
+  a->engine->progress(a->now);
+  for (int i = 0; i < 50; ++i) b->pump();
+  EXPECT_EQ(b->engine->stats().open_grants, 3u) << "one of four is for replies";
+  ASSERT_TRUE(a->send_text(100, pattern(50000, 100), 1, MessageClass::kReply).ok());
+  ASSERT_TRUE(run([&] {
+    return std::any_of(b->frames.begin(), b->frames.end(),
+                       [](const auto& frame) { return frame.socket == 100; });
+  }));
+  ASSERT_TRUE(run([&] { return b->frames.size() == 9; }));
+}
+
+TEST_F(EngineFlow, ClosingASocketEndsWhatHasNotBegun) {
+  make();
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(a->send_text(1, pattern(100000, 1), 1).ok());
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(a->send_text(1, "small", 2).ok());
+  ASSERT_TRUE(a->send_text(2, "other", 3).ok());
+  a->engine->close_socket(1, error(Code::kClosed, "no longer wanted"));
+  EXPECT_EQ(a->sent.size(), 10u);
+  for (const auto& one : a->sent) EXPECT_EQ(one.status.code(), Code::kClosed);
+  ASSERT_TRUE(run([&] { return b->frames.size() == 1; }));
+  EXPECT_EQ(b->frames[0].socket, 2u);
+}
+
+TEST_F(EngineFlow, AGrantThatItsWriterNoLongerWantsIsGivenBack) {
+  make();
+  ASSERT_TRUE(a->send_text(1, pattern(100000, 1), 1).ok());
+  ASSERT_TRUE(a->send_text(1, pattern(100000, 2), 2).ok());
+  a->engine->progress(a->now);  // WriteRequests are out
+  a->engine->close_socket(1, error(Code::kClosed, "no longer wanted"));
+  ASSERT_EQ(a->sent.size(), 2u);
+  for (int i = 0; i < 5; ++i) b->pump();
+  EXPECT_EQ(b->engine->stats().open_grants, 2u);
+  ASSERT_TRUE(run([&] { return b->engine->stats().open_grants == 0; }));
+  EXPECT_TRUE(b->frames.empty());
+  ASSERT_TRUE(a->send_text(1, pattern(100000, 3), 3).ok());
+  ASSERT_TRUE(run([&] { return b->frames.size() == 1; }));
+  EXPECT_EQ(text_of(b->frames[0].payload), pattern(100000, 3));
+}
+
+TEST_F(EngineFlow, WhatHasBegunRunsToItsEndAfterClose) {
+  EngineOptions options;
+  options.fragment_bytes = 4096;
+  make(options);
+  ASSERT_TRUE(a->send_text(1, pattern(1u << 20, 1), 1).ok());
+  ASSERT_TRUE(a->send_text(1, pattern(1u << 20, 2), 2).ok());
+  ASSERT_TRUE(run([&] { return b->engine->stats().open_grants == 2; }));
+  pump(10);
+  a->engine->close_socket(1, error(Code::kClosed, "no longer wanted"));
+  ASSERT_EQ(a->sent.size(), 1u);
+  EXPECT_EQ(a->sent[0].cookie, 2u);
+  ASSERT_TRUE(run([&] { return b->frames.size() == 1 && a->sent.size() == 2; }));
+  EXPECT_EQ(text_of(b->frames[0].payload), pattern(1u << 20, 1));
+  ASSERT_TRUE(run([&] { return b->engine->stats().open_grants == 0; }));
+}
+
+TEST_F(EngineFlow, TheReceiversCloseCancelsItsGrantsAndRefusesTheNext) {
+  EngineOptions options;
+  options.fragment_bytes = 4096;
+  options.grant_cancels = 1;  // one at a time
+  make(options);
+  for (uint64_t i = 0; i < 3; ++i) ASSERT_TRUE(a->send_text(1, pattern(4u << 20, 1), i).ok());
+  ASSERT_TRUE(a->send_text(2, pattern(100000, 2), 10).ok());
+  ASSERT_TRUE(run([&] { return b->engine->stats().open_grants >= 3; }));
+  pump(4);
+  b->engine->close_socket(1, error(Code::kClosed, "not here"));
+  ASSERT_TRUE(run([&] { return a->sent.size() == 4; }));
+  for (const auto& one : a->sent) {
+    EXPECT_EQ(one.status.code(), one.cookie == 10 ? Code::kOk : Code::kClosed);
+  }
+  EXPECT_LT(a->engine->stats().bytes_sent, 4u << 20) << "none was written whole";
+  ASSERT_TRUE(run([&] { return b->engine->stats().open_grants == 0 && b->frames.size() == 1; }));
+  EXPECT_EQ(b->frames[0].socket, 2u);
+  // And again: a cancel is answered when the peer is known to have taken it, so the next can go.
+  for (int round = 0; round < 5; ++round) {
+    a->sent.clear();
+    b->frames.clear();
+    ASSERT_TRUE(a->send_text(1, pattern(4u << 20, 1), 1).ok());
+    ASSERT_TRUE(run([&] { return b->engine->stats().open_grants == 1; }));
+    b->engine->close_socket(1, error(Code::kClosed, "not here"));
+    ASSERT_TRUE(run([&] { return a->sent.size() == 1 && b->engine->stats().open_grants == 0; }));
+    EXPECT_EQ(a->sent[0].status.code(), Code::kClosed) << round;
+    EXPECT_TRUE(b->frames.empty());
+  }
+  EXPECT_EQ(a->failures + b->failures, 0);
+}
+
+}  // namespace
+}  // namespace be
