@@ -1,5 +1,6 @@
 #include "be/transport/connector.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -36,24 +37,53 @@ void report_never_opened(IoThread& thread, const Address& remote, SocketHandler*
   handler->on_closed(socket, why);
 }
 
-Connector::Connector(const TransportContext& context, IoThreadImpl& thread, const Address& remote,
-                     Time deadline, SocketHandler* handler)
-    : context_(context), thread_(thread), remote_(remote), deadline_(deadline), handler_(handler) {}
+bool allows(TransportChoice choice, DeviceKind kind) {
+  switch (choice) {
+    case TransportChoice::kAuto:
+      return true;
+    case TransportChoice::kSoftnic:
+      return kind == DeviceKind::kSoftnic;
+    case TransportChoice::kRdma:
+      return kind != DeviceKind::kSoftnic;
+    case TransportChoice::kTcp:
+      return false;
+  }
+  return false;
+}
 
-Connector::~Connector() {
-  if (timer_ != 0) thread_.timers().cancel(timer_);
+uint8_t device_kinds(const TransportContext& context) {
+  int kinds = 0;
+  for (const NodeDevice& device : context.devices) {
+    kinds |= 1 << static_cast<int>(device.device->kind());
+  }
+  return static_cast<uint8_t>(kinds);
+}
+
+Connector::Connector(const TransportContext& context, IoThreadImpl& thread, const Address& remote,
+                     TransportChoice choice, ConnectorOwner* owner)
+    : context_(context), thread_(thread), remote_(remote), choice_(choice), owner_(owner) {}
+
+Connector::~Connector() = default;
+
+void Connector::add(SocketHandler* handler, Time deadline) {
+  const TimerId timer = thread_.timers().schedule(deadline, [this, handler] { give_up(handler); });
+  waiting_.push_back({handler, deadline, timer});
+}
+
+void Connector::give_up(SocketHandler* handler) {
+  const Status why = error(Code::kUnavailable, "no {} in time",
+                           state_ == State::kConnecting ? "connection"
+                           : state_ == State::kHello    ? "answer to the handshake"
+                                                        : "end of the handshake");
+  if (waiting_.size() == 1) return fail(why);
+  const auto entry = std::find_if(waiting_.begin(), waiting_.end(),
+                                  [handler](const Waiting& w) { return w.handler == handler; });
+  waiting_.erase(entry);
+  report_never_opened(thread_, remote_, handler,
+                      why.with_context(fmt::format("connect to {}", remote_.to_string())));
 }
 
 void Connector::start() {
-  const Time began = thread_.now();
-  timer_ = thread_.timers().schedule(deadline_, [this, began] {
-    timer_ = 0;
-    const auto waited =
-        std::chrono::duration_cast<std::chrono::milliseconds>(thread_.now() - began);
-    fail(error(Code::kUnavailable, "no {} within {} ms",
-               state_ == State::kConnecting ? "connection" : "answer to the handshake",
-               waited.count()));
-  });
   Result<int> fd = context_.world.network().connect(remote_);
   if (!fd.ok()) return fail(fd.status());
   fd_ = *fd;
@@ -74,6 +104,7 @@ Status Connector::connected() {
   BE_RETURN_IF_ERROR(channel_->start());
   Hello hello;
   hello.has_secret = !context_.options.secret.empty();
+  hello.device_kinds = device_kinds(context_);
   hello.max_message_bytes = context_.options.max_message_bytes;
   context_.world.random_bytes(hello.nonce);
   state_ = State::kHello;
@@ -86,39 +117,63 @@ void Connector::on_handshake_frame(HandshakeType type, std::span<const uint8_t> 
   if (!status.ok()) fail(status);
 }
 
-void Connector::on_handshake_failed(const Status& why) { fail(why); }
-
 Status Connector::take_frame(HandshakeType type, std::span<const uint8_t> body) {
   if (type == HandshakeType::kRefuse) return decode_refusal(body).with_context("refused by peer");
-  if (state_ == State::kHello && type == HandshakeType::kServerHello) return take_hello(body);
-  if (state_ == State::kOpening && type == HandshakeType::kAcceptSocket && body.empty()) {
-    opened();
-    return {};
+  switch (state_) {
+    case State::kHello:
+      if (type == HandshakeType::kServerHello) return take_hello(body);
+      break;
+    case State::kOffering:
+      if (type == HandshakeType::kAnswer) return take_answer(body);
+      if (type == HandshakeType::kDecline) return take_decline(body);
+      break;
+    case State::kDeclining:
+      if (type == HandshakeType::kDecline) return offer_next();
+      break;
+    case State::kReady:
+      if (type == HandshakeType::kDecline) return take_decline(body);
+      if (type == HandshakeType::kReady && body.empty()) {
+        established();
+        return {};
+      }
+      break;
+    case State::kOpening:
+      if (type == HandshakeType::kAcceptSocket && body.empty()) {
+        opened();
+        return {};
+      }
+      break;
+    case State::kConnecting:
+    case State::kLinking:
+    case State::kDone:
+      break;
   }
   return error(Code::kProtocol, "unexpected handshake frame {}", static_cast<int>(type));
 }
 
 Status Connector::take_hello(std::span<const uint8_t> body) {
-  BE_ASSIGN_OR_RETURN(const Hello theirs, decode_hello(body));
-  peer_max_message_bytes_ = theirs.max_message_bytes;
-  state_ = State::kOpening;
-  return channel_->send(HandshakeType::kOpenSocket, {});
+  BE_ASSIGN_OR_RETURN(theirs_, decode_hello(body));
+  return offer_next();
 }
 
 void Connector::opened() {
   TcpSocket* socket = thread_.adopt(std::make_unique<TcpSocket>(
       thread_, channel_->release(), remote_,
-      TcpSocket::Limits{.max_send_bytes = peer_max_message_bytes_,
+      TcpSocket::Limits{.max_send_bytes = theirs_.max_message_bytes,
                         .max_receive_bytes = context_.options.max_message_bytes}));
-  SocketHandler* const handler = handler_;
-  finish();
+  const std::vector<Waiting> waiting = finish();
+  // Before the first callback: it may connect again.
+  for (size_t i = 1; i < waiting.size(); ++i) {
+    owner_->connect_tcp(remote_, waiting[i].deadline, waiting[i].handler);
+  }
+  SocketHandler* const handler = waiting.front().handler;
   socket->start(handler, ok_status());
   if (socket->open()) handler->on_open(*socket);
 }
 
 void Connector::fail(const Status& why) {
   if (state_ == State::kDone) return;
-  // The peer's side of the story; it may be gone.
+  // Our side of the story; the peer may be gone.
   if (channel_) channel_->send(HandshakeType::kRefuse, encode_refusal(why)).ignore();
   end(why.with_context(fmt::format("connect to {}", remote_.to_string())));
 }
@@ -126,19 +181,24 @@ void Connector::fail(const Status& why) {
 void Connector::end(const Status& why) {
   if (state_ == State::kDone) return;
   log_info("{}", why.to_string());
-  finish();
-  report_never_opened(thread_, remote_, handler_, why);
+  drop_link(why);
+  for (const Waiting& waiting : finish()) {
+    report_never_opened(thread_, remote_, waiting.handler, why);
+  }
 }
 
-void Connector::finish() {
+// Returns who waited; from now on they are the caller's.
+std::vector<Connector::Waiting> Connector::finish() {
   state_ = State::kDone;
-  if (timer_ != 0) thread_.timers().cancel(std::exchange(timer_, 0));
+  for (const Waiting& waiting : waiting_) thread_.timers().cancel(waiting.timer);
   if (channel_) fd_ = channel_->release();
   if (fd_ >= 0) {
     thread_.poller().remove(fd_);
     context_.world.network().close(std::exchange(fd_, -1));
   }
+  owner_->on_attempt_ended(this);
   thread_.dispose(this);
+  return std::exchange(waiting_, {});
 }
 
 }  // namespace be

@@ -125,6 +125,10 @@ bool IoThreadImpl::iterate() {
   now_ = world_.now();
   bool worked = inbox_.run_all();
   worked |= run_scheduled();
+  if (!ports_.empty() && poll_ports()) {
+    worked = true;
+    run_scheduled();
+  }
   if (direct_ != nullptr) {
     if (direct_->poll_input()) {
       direct_misses_ = 0;
@@ -142,7 +146,8 @@ bool IoThreadImpl::iterate() {
 }
 
 bool IoThreadImpl::check_poller() {
-  if (direct_ != nullptr && poller_hot_ == 0 && ++since_poller_ < kPollerInterval) return false;
+  const bool other_input = direct_ != nullptr || has_engines();
+  if (other_input && poller_hot_ == 0 && ++since_poller_ < kPollerInterval) return false;
   since_poller_ = 0;
   if (poller_->wait(Time::min()) > 0) {
     poller_hot_ = kPollerInterval;
@@ -150,6 +155,39 @@ bool IoThreadImpl::check_poller() {
   }
   if (poller_hot_ > 0) --poller_hot_;
   return false;
+}
+
+bool IoThreadImpl::has_engines() const {
+  for (const auto& port : ports_) {
+    if (port->has_engines()) return true;
+  }
+  return false;
+}
+
+bool IoThreadImpl::poll_ports() {
+  bool worked = false;
+  for (const auto& port : ports_) {
+    worked |= port->poll();
+    port->tick(now_);
+  }
+  return worked;
+}
+
+Result<DevicePort*> IoThreadImpl::port_for(NodeDevice device, uint32_t completions) {
+  for (const auto& port : ports_) {
+    if (port->device().device == device.device && port->fits(completions)) return port.get();
+  }
+  if (ports_.size() == kMaxPorts) {
+    return error(Code::kResourceExhausted, "{} completion queues are full on this I/O thread",
+                 kMaxPorts);
+  }
+  BE_ASSIGN_OR_RETURN(std::unique_ptr<DevicePort> port, DevicePort::create(*this, device));
+  if (!port->fits(completions)) {
+    return error(Code::kResourceExhausted, "{} completions do not fit a completion queue of {}",
+                 completions, device.device->name());
+  }
+  ports_.push_back(std::move(port));
+  return ports_.back().get();
 }
 
 bool IoThreadImpl::run_scheduled() {
@@ -178,11 +216,20 @@ void IoThreadImpl::idle(Time deadline, bool spin_forever) {
 }
 
 void IoThreadImpl::sleep(Time deadline) {
-  if (!inbox_.about_to_sleep()) return;
-  // Handlers run inside of wait(): for them now() reads the clock.
-  if (poller_->wait(std::min(deadline, std::min(timers_.next(), shutdown_bound_))) > 0) {
-    idle_since_ = kNever;
+  Time until = std::min({deadline, timers_.next(), shutdown_bound_});
+  if (!ports_.empty()) {
+    // A completion between the last poll and the arming raises no event: look once more.
+    for (const auto& port : ports_) port->arm();
+    if (iterate()) {
+      idle_since_ = kNever;
+      return;
+    }
+    until = std::min(until, timers_.next());
+    for (const auto& port : ports_) until = std::min(until, port->next_tick());
   }
+  if (!scheduled_.empty() || !inbox_.about_to_sleep()) return;
+  // Handlers run inside of wait(): for them now() reads the clock.
+  if (poller_->wait(until) > 0) idle_since_ = kNever;
   inbox_.awake();
 }
 

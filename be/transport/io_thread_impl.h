@@ -2,10 +2,12 @@
 //
 // One iteration:
 //
-//   tasks posted | output put off | input: direct, Poller | timers | output again | graveyard
+//   tasks posted | output put off | completions | output | input: direct, Poller | timers |
+//   output again | graveyard
 //
-// Looking into the Poller is a system call, so while the one connection in use is read directly
-// the Poller is asked only every kPollerInterval-th iteration.
+// "Output put off" is Resident::progress(): gathering writes, an engine's next work requests.
+// Looking into the Poller is a system call, so while engines are polled, or the one TCP
+// connection in use is read directly, it is done only every kPollerInterval-th iteration.
 //
 // Life: created -> started or driven -> begin_shutdown -> residents gone (or the bound passed)
 // -> stopped: posts are refused.
@@ -19,6 +21,7 @@
 
 #include "be/base/world.h"
 #include "be/memory/registered_pool.h"
+#include "be/transport/device_port.h"
 #include "be/transport/io_thread.h"
 #include "be/transport/resident.h"
 #include "be/transport/task_inbox.h"
@@ -74,9 +77,12 @@ class IoThreadImpl final : public IoThread {
   void schedule(Resident* resident);         // progress() before the iteration ends
   void read_directly(Resident* resident);    // it had traffic: poll_input() each iteration
   void wait_for_memory(Resident* resident);  // on_memory() when some has been freed
+  // A port to `device` on which an engine of so many completions fits.
+  Result<DevicePort*> port_for(NodeDevice device, uint32_t completions);
   bool shutting_down() const { return shutting_down_; }
   size_t resident_count() const { return residents_.size(); }
 
+  size_t index() const { return options_.index; }
   RegisteredPool& pool() { return pool_; }
   uint8_t* scratch() { return scratch_.get(); }
   uint8_t* staging() { return staging_.get(); }
@@ -85,6 +91,7 @@ class IoThreadImpl final : public IoThread {
   // Poller checks: one in so many iterations while other input is hot; every iteration for
   // some time after the Poller had something.
   static constexpr int kPollerInterval = 16;
+  static constexpr size_t kMaxPorts = 64;
   static constexpr int kDirectMisses = 1024;
   static constexpr int kSpinsPerYield = 32;
 
@@ -95,6 +102,8 @@ class IoThreadImpl final : public IoThread {
   bool iterate();
   bool check_poller();
   bool run_scheduled();
+  bool poll_ports();
+  bool has_engines() const;
   void bury();
   void idle(Time deadline, bool spin_forever);
   void sleep(Time deadline);
@@ -119,6 +128,7 @@ class IoThreadImpl final : public IoThread {
   int since_poller_ = 0;
   int empty_iterations_ = 0;
 
+  std::vector<std::unique_ptr<DevicePort>> ports_;  // outlive the engines among the residents
   std::vector<std::unique_ptr<Resident>> residents_;
   std::vector<std::unique_ptr<Resident>> graveyard_;
   std::vector<Resident*> scheduled_;

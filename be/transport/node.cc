@@ -1,8 +1,10 @@
 #include "be/transport/node.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "be/base/log.h"
+#include "be/softnic/softnic_device.h"
 #include "be/transport/connector.h"
 #include "be/transport/listener_impl.h"
 #include "be/transport/node_impl.h"
@@ -60,10 +62,15 @@ NodeImpl::NodeImpl(World& world, const NodeOptions& options, std::unique_ptr<Reg
     : world_(world),
       options_(options),
       pool_(std::move(pool)),
-      context_{world_, *pool_, options_},
-      table_(options.io_threads) {}
+      context_{world_, *pool_, options_, {}},
+      table_(options.io_threads) {
+  options_.engine.max_message_bytes =
+      std::min(options_.engine.max_message_bytes, options_.max_message_bytes);
+}
 
 Status NodeImpl::start() {
+  BE_RETURN_IF_ERROR(options_.engine.check());
+  BE_RETURN_IF_ERROR(open_devices());
   for (size_t i = 0; i < options_.io_threads; ++i) {
     BE_ASSIGN_OR_RETURN(std::unique_ptr<IoThreadImpl> thread,
                         IoThreadImpl::create(world_, *pool_,
@@ -73,9 +80,35 @@ Status NodeImpl::start() {
                                               .spin = options_.spin}));
     threads_.push_back(std::move(thread));
     half_open_.push_back(std::make_unique<HalfOpen>());
+    peers_.push_back(std::make_unique<PeerTable>(context_, *threads_.back()));
   }
   if (options_.driven) return {};
   for (const auto& thread : threads_) BE_RETURN_IF_ERROR(thread->start());
+  return {};
+}
+
+Status NodeImpl::open_devices() {
+  const TransportChoice choice = options_.transport;
+  if (allows(choice, DeviceKind::kSoftnic)) {
+    BE_RETURN_IF_ERROR(add_device(open_softnic({}), choice == TransportChoice::kSoftnic));
+  }
+  return {};
+}
+
+// A device that cannot be had is an error only if it was asked for by name.
+Status NodeImpl::add_device(Result<std::unique_ptr<Device>> device, bool required) {
+  Status status = device.status();
+  if (status.ok()) {
+    const Result<size_t> index = pool_->add_device(device->get());
+    status = index.status();
+    if (status.ok()) {
+      context_.devices.push_back({device->get(), *index});
+      devices_.push_back(*std::move(device));
+      return {};
+    }
+  }
+  if (required) return status;
+  log_info("device not used: {}", status.to_string());
   return {};
 }
 
@@ -92,12 +125,14 @@ void NodeImpl::connect(const Address& remote, const SocketOptions& options,
                        SocketHandler* handler) {
   IoThreadImpl& thread = *threads_[table_.thread_of(remote)];
   const Time deadline = saturating_add(world_.now(), options.connect_timeout);
-  thread.post([this, &thread, remote, deadline, handler] {
+  const TransportChoice choice = options.transport.value_or(options_.transport);
+  PeerTable& peers = *peers_[thread.index()];
+  thread.post([&thread, &peers, remote, choice, deadline, handler] {
     if (thread.shutting_down()) {
       const Status why(Code::kClosed, "the node is shut down");
       return report_never_opened(thread, remote, handler, why);
     }
-    thread.adopt(std::make_unique<Connector>(context_, thread, remote, deadline, handler))->start();
+    peers.connect(remote, choice, deadline, handler);
   });
 }
 

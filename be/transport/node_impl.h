@@ -10,6 +10,7 @@
 #include "be/transport/half_open.h"
 #include "be/transport/io_thread_impl.h"
 #include "be/transport/node.h"
+#include "be/transport/peer_table.h"
 #include "be/transport/stream_fd.h"
 #include "be/transport/transport_context.h"
 
@@ -33,14 +34,19 @@ class NodeImpl final : public Node {
   IoThread& thread_for(const Address& remote) override;
 
  private:
+  Status open_devices();
+  Status add_device(Result<std::unique_ptr<Device>> device, bool required);
   void take_connection(StreamFd fd, const Address& remote,
                        const std::shared_ptr<Acceptance>& acceptance);
 
+  // In the order in which they rest on each other; destroyed from the last to the first.
   World& world_;
-  const NodeOptions options_;
+  NodeOptions options_;
+  std::vector<std::unique_ptr<Device>> devices_;
   std::unique_ptr<RegisteredPool> pool_;
-  const TransportContext context_;
+  TransportContext context_;
   std::vector<std::unique_ptr<HalfOpen>> half_open_;  // one per thread
+  std::vector<std::unique_ptr<PeerTable>> peers_;     // one per thread
   std::vector<std::unique_ptr<IoThreadImpl>> threads_;
   AddressTable table_;
   std::atomic<size_t> next_thread_ = 0;  // for accepted connections

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "be/base/log.h"
+#include "be/transport/connector.h"
 #include "be/transport/tcp/tcp_socket.h"
 
 namespace be {
@@ -43,13 +44,21 @@ void ServerHandshake::on_handshake_frame(HandshakeType type, std::span<const uin
   if (!status.ok()) fail(status);
 }
 
-void ServerHandshake::on_handshake_failed(const Status& why) { fail(why); }
-
 Status ServerHandshake::take_frame(HandshakeType type, std::span<const uint8_t> body) {
   if (type == HandshakeType::kRefuse) return decode_refusal(body).with_context("refused by peer");
   if (state_ == State::kHello && type == HandshakeType::kClientHello) return take_hello(body);
-  if (state_ == State::kRequest && type == HandshakeType::kOpenSocket && body.empty()) {
-    return open_socket();
+  if (state_ == State::kRequest) {
+    if (type == HandshakeType::kOpenSocket && body.empty()) return open_socket();
+    if (type == HandshakeType::kOffer) return take_offer(body);
+  }
+  if (state_ == State::kLinking && !peer_ready_) {
+    if (type == HandshakeType::kReady && body.empty()) {
+      peer_ready_ = true;
+      return conclude();
+    }
+    if (type == HandshakeType::kDecline) {
+      return decline(decode_refusal(body).with_context("declined by the peer"));
+    }
   }
   return error(Code::kProtocol, "unexpected handshake frame {}", static_cast<int>(type));
 }
@@ -65,6 +74,7 @@ Status ServerHandshake::take_hello(std::span<const uint8_t> body) {
   peer_max_message_bytes_ = theirs.max_message_bytes;
   Hello ours;
   ours.has_secret = theirs.has_secret;
+  ours.device_kinds = device_kinds(context_);
   ours.max_message_bytes = context_.options.max_message_bytes;
   context_.world.random_bytes(ours.nonce);
   state_ = State::kRequest;
@@ -92,7 +102,62 @@ Status ServerHandshake::open_socket() {
   return {};
 }
 
-void ServerHandshake::shut_down(const Status& why) { fail(why); }
+Status ServerHandshake::take_offer(std::span<const uint8_t> body) {
+  BE_ASSIGN_OR_RETURN(const EngineOffer offer, decode_engine_offer(body));
+  const Status status = answer(offer);
+  return status.ok() ? status : decline(status);
+}
+
+Status ServerHandshake::answer(const EngineOffer& offer) {
+  const NodeDevice* device = nullptr;
+  for (const NodeDevice& each : context_.devices) {
+    if (device == nullptr && each.device->kind() == offer.kind) device = &each;
+  }
+  if (device == nullptr) {
+    return error(Code::kUnsupported, "no {} device here", device_kind_name(offer.kind));
+  }
+  BE_RETURN_IF_ERROR(device->device->reachable(offer.endpoint));
+  BE_ASSIGN_OR_RETURN(
+      link_, EngineLink::create(context_, thread_, *device, remote_, EngineLink::Side::kListener));
+  BE_ASSIGN_OR_RETURN(EngineOffer ours, link_->offer());
+  context_.world.random_bytes(ours.token);
+  link_status_.reset();
+  peer_ready_ = false;
+  // Before the answer goes out: the peer's device may knock at once.
+  BE_RETURN_IF_ERROR(
+      link_->connect(offer, ours.token, [this](const Status& status) { on_link(status); }));
+  state_ = State::kLinking;
+  return channel_.send(HandshakeType::kAnswer, encode(ours));
+}
+
+void ServerHandshake::on_link(const Status& status) {
+  link_status_ = status;
+  if (!status.ok()) link_ = nullptr;  // it ends by itself
+  const Status next = conclude();
+  if (!next.ok()) fail(next);
+}
+
+Status ServerHandshake::conclude() {
+  if (!peer_ready_ || !link_status_) return {};  // the client's turn comes first
+  if (!link_status_->ok()) return decline(*link_status_);
+  BE_RETURN_IF_ERROR(channel_.send(HandshakeType::kReady, {}));
+  if (!channel_.all_sent()) return Status(Code::kUnavailable, "the peer does not read");
+  EngineLink* link = std::exchange(link_, nullptr);
+  link->establish(StreamFd(context_.world, channel_.release()), acceptance_, nullptr);
+  finish();
+  return {};
+}
+
+Status ServerHandshake::decline(const Status& why) {
+  log_info("no engine with {}: {}", remote_.to_string(), why.to_string());
+  drop_link(why);
+  state_ = State::kRequest;
+  return channel_.send(HandshakeType::kDecline, encode_refusal(why));
+}
+
+void ServerHandshake::drop_link(const Status& why) {
+  if (EngineLink* link = std::exchange(link_, nullptr)) link->abandon(why);
+}
 
 void ServerHandshake::fail(const Status& why) {
   if (state_ == State::kDone) return;
@@ -103,6 +168,7 @@ void ServerHandshake::fail(const Status& why) {
     log_warn("{}", named.to_string());
   }
   channel_.send(HandshakeType::kRefuse, encode_refusal(why)).ignore();  // it may be gone
+  drop_link(why);
   finish();
 }
 
