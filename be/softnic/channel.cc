@@ -76,6 +76,7 @@ void Channel::take_events(std::vector<DeviceEvent>& out) {
     dispatch(*static_cast<Source*>(event.data.ptr));
   }
   for (CompletionQueue* cq : cqs_) {
+    publish_acknowledgements(*cq);
     if (!cq->armed || cq->bell->armed.load(std::memory_order_acquire) != kNotArmed) continue;
     cq->armed = false;
     DeviceEvent completion;

@@ -38,14 +38,6 @@ void publish_acknowledgement(QueuePair& qp, ibv_wc_status refusal = IBV_WC_SUCCE
   if (awaited || wanted_now) wake_armed(bell, qp.path.event_fd);
 }
 
-void publish_acknowledgements(CompletionQueue& cq) {
-  for (QueuePair* qp : cq.unacknowledged) {
-    qp->in_unacknowledged = false;
-    if (qp->live() && qp->published != qp->received) publish_acknowledgement(*qp);
-  }
-  cq.unacknowledged.clear();
-}
-
 // The peer has broken the rules of the ring: its QP and ours are done with.
 Taken violated(QueuePair& qp, const char* what) {
   qp.core.fail(kVendorBadSlot);
@@ -333,6 +325,14 @@ bool has_work(CompletionQueue& cq) {
 }
 
 }  // namespace
+
+void publish_acknowledgements(CompletionQueue& cq) {
+  for (QueuePair* qp : cq.unacknowledged) {
+    qp->in_unacknowledged = false;
+    if (qp->live() && qp->published != qp->received) publish_acknowledgement(*qp);
+  }
+  cq.unacknowledged.clear();
+}
 
 int poll_cq(ibv_cq* base, int count, ibv_wc* completions) {
   CompletionQueue& cq = *static_cast<CompletionQueue*>(base);

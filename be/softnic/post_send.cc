@@ -47,6 +47,7 @@ bool resolve(const QueuePair& qp, const ibv_send_wr& request, Sources* sources) 
 void gather(const Sources& sources, uint8_t* out) {
   for (int i = 0; i < sources.count; ++i) {
     const ibv_sge& sge = sources.sges[i];
+    if (sge.length == 0) continue;  // its address may be null
     std::memcpy(out, reinterpret_cast<const void*>(sge.addr), sge.length);
     out += sge.length;
   }

@@ -25,6 +25,7 @@ void StoredRequests::store(uint32_t index, const ibv_send_wr& request) {
     uint32_t length = 0;
     for (int i = 0; i < request.num_sge; ++i) {
       const ibv_sge& sge = request.sg_list[i];
+      if (sge.length == 0) continue;  // its address may be null
       std::memcpy(bytes + length, reinterpret_cast<const void*>(sge.addr), sge.length);
       length += sge.length;
     }

@@ -150,6 +150,10 @@ int post_srq_recv(ibv_srq* srq, ibv_recv_wr* request, ibv_recv_wr** bad);
 int poll_cq(ibv_cq* cq, int count, ibv_wc* completions);
 int req_notify_cq(ibv_cq* cq, int solicited_only);
 
+// Tells peers what was matched. Polls, arming and take_events do it first of all, and messages
+// of our own carry it: so a request and its reply cost one crossing each, while a user who
+// neither polls nor arms any more leaves the last sender without its completion.
+void publish_acknowledgements(CompletionQueue& cq);
 void execute_deferred(CompletionQueue& cq);  // at most one large WRITE
 void deliver_remaining(QueuePair& qp);       // messages and acknowledgements already here
 

@@ -7,6 +7,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 
@@ -66,7 +67,7 @@ Result<Endpoint> decode_endpoint(const EndpointBlob& blob) {
   ByteReader in(blob);
   const bool known = in.read_u32() == kEndpointMagic;
   const std::string_view boot_id = in.read_string(sizeof(endpoint.host.boot_id) - 1);
-  std::memcpy(endpoint.host.boot_id, boot_id.data(), boot_id.size());
+  std::copy(boot_id.begin(), boot_id.end(), endpoint.host.boot_id);
   endpoint.host.network_namespace = in.read_u64();
   endpoint.host.uid = in.read_u32();
   endpoint.instance = in.read_u64();
