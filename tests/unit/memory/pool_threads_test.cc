@@ -223,6 +223,38 @@ TEST_F(PoolThreads, SharedBuffersAreFreedOnceByWhicheverThreadIsLast) {
   }
 }
 
+TEST_F(PoolThreads, ABufferMayOutliveTheCacheOfItsEndingThread) {
+  make_pool(16 * kBlock);
+  std::thread ending([&] {
+    thread_local std::vector<Buffer> last;  // made before the cache, so it ends after it
+    last.reserve(40);
+    for (int i = 0; i < 40; ++i) last.push_back(std::move(*pool_->allocate_buffer(5000)));
+    last.push_back(std::move(*pool_->allocate_buffer(100000)));
+  });
+  ending.join();
+  EXPECT_EQ(pool_->stats().allocations, 0u);
+}
+
+TEST_F(PoolThreads, PoolsAndThreadsMayEndInAnyOrder) {
+  make_pool(kBlock);
+  std::latch used(2);
+  std::latch destroyed(1);
+  auto other = std::move(*RegisteredPool::create({.block_bytes = kBlock, .cap_bytes = kBlock}));
+  const auto use_both = [&] {
+    for (auto* pool : {other.get(), pool_.get()}) pool->deallocate(*pool->allocate(100));
+    used.count_down();
+    destroyed.wait();
+    pool_->deallocate(*pool_->allocate(100));  // the living one works on
+  };
+  std::thread first(use_both);
+  std::thread second(use_both);
+  used.wait();
+  other.reset();
+  destroyed.count_down();
+  first.join();
+  second.join();
+}
+
 TEST_F(PoolThreads, ADeviceMayJoinWhileThreadsAllocate) {
   make_pool(100 * kBlock);
   FakeDevice late("late");
