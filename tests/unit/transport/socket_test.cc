@@ -15,7 +15,7 @@ class Sockets : public ::testing::TestWithParam<TransportChoice> {
     kernel_world();  // keeps descriptors of its own
     descriptors_ = open_descriptors();
     client = make_node(driven_options(GetParam()));
-    server = make_node(driven_options());
+    server = make_node(driven_options(TransportChoice::kAuto));
     host = std::make_unique<Host>(*server);
   }
 
@@ -25,8 +25,11 @@ class Sockets : public ::testing::TestWithParam<TransportChoice> {
     if (host) {
       for (auto& accepted : host->handlers) accepted->messages.clear();
     }
-    client.reset();
+    if (client) {
+      destroy(client, {server.get()});
+    }
     if (host) host->listener.reset();
+    EXPECT_TRUE(until([&] { return server->pool().stats().live_bytes == 0; }));
     EXPECT_EQ(server->pool().stats().live_bytes, 0u);
     server.reset();
     EXPECT_EQ(open_descriptors(), descriptors_);
@@ -228,7 +231,7 @@ TEST_P(Sockets, HandlersMayCloseWithinTheirCallbacks) {
 }
 
 TEST_P(Sockets, RefuseMessagesThatThePeerDoesNotTake) {
-  NodeOptions options = driven_options();
+  NodeOptions options = driven_options(TransportChoice::kAuto);
   options.max_message_bytes = 1000;
   auto modest = make_node(options);
   Host modest_host(*modest);
@@ -243,7 +246,10 @@ TEST_P(Sockets, RefuseMessagesThatThePeerDoesNotTake) {
                     [&] { return modest_host.accepted(0).messages.size() == 1; }));
   modest_host.accepted(0).messages.clear();
   handler.socket->close();
-  ASSERT_TRUE(drive({client.get(), modest.get()}, [&] { return handler.closed == 1; }));
+  ASSERT_TRUE(drive({client.get(), modest.get()},
+                    [&] { return handler.closed == 1 && modest_host.accepted(0).closed == 1; }));
+  modest_host.listener.reset();
+  destroy(modest, {client.get()});
 }
 
 TEST_P(Sockets, AFullQueueRefusesAndRecovers) {
@@ -277,7 +283,7 @@ TEST_P(Sockets, EndWithTheirNodeWhileTrafficIsInFlight) {
   }
   ASSERT_TRUE(until([&] { return handler.messages.size() >= 2; }));
   handler.messages.clear();
-  client.reset();
+  destroy(client, {server.get()});
   EXPECT_EQ(handler.closed, 1);
   EXPECT_EQ(handler.close_status.code(), Code::kClosed);
   EXPECT_EQ(handler.sent.size(), accepted);
@@ -289,7 +295,7 @@ TEST_P(Sockets, ConnectsUnderWayEndWithTheirNode) {
   client->thread(0).poll();
   Recorder posted;
   client->connect(host->address(), {}, &posted);
-  client.reset();
+  destroy(client, {server.get()});
   EXPECT_EQ(handler.closed, 1);
   EXPECT_EQ(handler.close_status.code(), Code::kClosed);
   EXPECT_EQ(posted.closed, 1);
@@ -323,8 +329,11 @@ TEST_P(Sockets, ManyAreOpenAtOnce) {
   }));
 }
 
-INSTANTIATE_TEST_SUITE_P(Over, Sockets, ::testing::Values(TransportChoice::kTcp),
-                         [](const auto&) { return "Tcp"; });
+INSTANTIATE_TEST_SUITE_P(Over, Sockets,
+                         ::testing::Values(TransportChoice::kTcp, TransportChoice::kSoftnic),
+                         [](const auto& tested) {
+                           return tested.param == TransportChoice::kTcp ? "Tcp" : "Softnic";
+                         });
 
 }  // namespace
 }  // namespace be::test

@@ -7,7 +7,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstring>
+#include <thread>
 
 #include "be/base/hash.h"
 
@@ -40,6 +42,16 @@ bool drive(const std::vector<Node*>& nodes, const std::function<bool()>& done,
     for (Node* node : nodes) node->thread(0).poll();
     if (kernel_world().now() >= deadline) return done();
   }
+}
+
+void destroy(std::unique_ptr<Node>& node, const std::vector<Node*>& others) {
+  std::atomic<bool> gone = false;
+  std::thread destroyer([&] {
+    node.reset();
+    gone = true;
+  });
+  EXPECT_TRUE(drive(others, [&] { return gone.load(); }));
+  destroyer.join();
 }
 
 size_t open_descriptors() {

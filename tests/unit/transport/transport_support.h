@@ -25,6 +25,10 @@ Address any_loopback_port();
 bool drive(const std::vector<Node*>& nodes, const std::function<bool()>& done,
            Nanoseconds patience = kPatience);
 
+// Destroys `node` while `others` go on: over softnic the memory of an engine is free only when
+// the peer has confirmed that it lets go of it.
+void destroy(std::unique_ptr<Node>& node, const std::vector<Node*>& others);
+
 size_t open_descriptors();
 
 // `size` bytes that `seed` determines.
