@@ -39,7 +39,7 @@ class ConfigTest : public testing::Test {
     config_.add_profile("small", {{"engine.eager_bytes", "1KiB"}});
   }
 
-  ~ConfigTest() override { set_log_level("warn").ignore(); }
+  void TearDown() override { set_log_level("warn").ignore(); }
 
   std::string failure_of_text(const std::string& toml) {
     const Status status = config_.use_text(toml, "f.toml");

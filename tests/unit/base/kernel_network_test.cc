@@ -24,6 +24,7 @@ using Kind = IoResult::Kind;
 
 class Silent final : public PollHandler {
  public:
+  virtual ~Silent() = default;
   void on_ready(bool, bool) override {}
 };
 

@@ -20,6 +20,7 @@ namespace {
 
 class Recorder final : public PollHandler {
  public:
+  virtual ~Recorder() = default;
   void on_ready(bool readable, bool writable) override {
     ++calls;
     was_readable = readable;
