@@ -12,6 +12,7 @@
 
 #include "be/base/log.h"
 #include "be/softnic/completion_queue.h"
+#include "be/softnic/data_path.h"
 #include "be/softnic/device.h"
 #include "be/softnic/queue_pair.h"
 

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -19,9 +20,16 @@
 #include "be/softnic/queue_pair.h"
 #include "be/softnic/region_table.h"
 #include "be/softnic/softnic_device.h"
+#include "be/verbs/errors.h"
 #include "be/verbs/rc/receive_queue.h"
 
 namespace be::softnic {
+
+inline constexpr uint32_t kMaxRecvSge = 16;
+
+inline Status invalid(std::string_view verb, std::string_view about) {
+  return verb_error(verb, EINVAL, about);
+}
 
 struct SharedReceiveQueue : ibv_srq {
   SharedReceiveQueue(uint32_t entries, uint32_t max_sge) : ibv_srq{}, core(entries, max_sge) {}

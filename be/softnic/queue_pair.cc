@@ -3,6 +3,8 @@
 #include <bit>
 #include <cstring>
 
+#include "be/softnic/data_path.h"
+
 namespace be::softnic {
 
 StoredRequests::StoredRequests(uint32_t depth, const rc::SendLimits& limits)

@@ -143,18 +143,4 @@ void after_failure(QueuePair& qp, const Status& why);
 // From outside of a poll: what the peer has sent is still delivered, then ERR.
 void break_queue_pair(QueuePair& qp, uint32_t vendor_error, const Status& why);
 
-// Data path (post_send.cc, poll_cq.cc).
-int post_send(ibv_qp* qp, ibv_send_wr* request, ibv_send_wr** bad);
-int post_recv(ibv_qp* qp, ibv_recv_wr* request, ibv_recv_wr** bad);
-int post_srq_recv(ibv_srq* srq, ibv_recv_wr* request, ibv_recv_wr** bad);
-int poll_cq(ibv_cq* cq, int count, ibv_wc* completions);
-int req_notify_cq(ibv_cq* cq, int solicited_only);
-
-// Tells peers what was matched. Polls, arming and take_events do it first of all, and messages
-// of our own carry it: so a request and its reply cost one crossing each, while a user who
-// neither polls nor arms any more leaves the last sender without its completion.
-void publish_acknowledgements(CompletionQueue& cq);
-void execute_deferred(CompletionQueue& cq);  // at most one large WRITE
-void deliver_remaining(QueuePair& qp);       // messages and acknowledgements already here
-
 }  // namespace be::softnic

@@ -44,11 +44,28 @@ class End {
              .value();
   }
 
+  ~End() {
+    while (!qps_.empty()) retire(qps_.back());
+    check(device->destroy_cq(cq).ok() && device->deregister(mr).ok());
+    channel.reset();
+    device.reset();
+    munmap(memory, kMemoryBytes);
+    ::close(fd_);
+  }
+  End(const End&) = delete;
+  End& operator=(const End&) = delete;
+
+  QuiesceToken retire(ibv_qp* qp) {
+    std::erase(qps_, qp);
+    return device->retire_qp(qp).value();
+  }
+
   ibv_qp* add_qp() {
     QueuePairOptions options;
     options.send_cq = options.recv_cq = cq;
     options.send_depth = options.recv_depth = kDepth;
     ibv_qp* qp = device->create_qp(options).value().qp;
+    qps_.push_back(qp);
     for (uint32_t i = 0; i < kDepth; ++i) post_recv(qp);
     return qp;
   }
@@ -150,6 +167,7 @@ class End {
  private:
   const int side_;
   int fd_ = -1;
+  std::vector<ibv_qp*> qps_;
   std::vector<DeviceEvent> events_;
 };
 
@@ -242,7 +260,7 @@ TEST(SoftnicPeers, TheDeathOfOneIsToldToItsQueuePairsOnlyAndWithinAMoment) {
   EXPECT_EQ(flushed, kDepth);
   victim.reap();
   us.wait_event(100);  // its exit, if only the end of its connection was noticed before
-  EXPECT_EQ(us.device->retire_qp(doomed).value(), kQuiescedNow);
+  EXPECT_EQ(us.retire(doomed), kQuiescedNow);
   EXPECT_TRUE(round_trip(us_too, healthy));
 }
 
@@ -288,7 +306,7 @@ TEST(SoftnicPeers, AStoppedPeerKeepsOurBuffersInQuarantineUntilItGoesOn) {
   kill(peer.pid, SIGSTOP);
   int status = 0;
   ASSERT_EQ(waitpid(peer.pid, &status, WUNTRACED), peer.pid);
-  const QuiesceToken token = us.device->retire_qp(qp).value();
+  const QuiesceToken token = us.retire(qp);
   ASSERT_NE(token, kQuiescedNow);
   EXPECT_EQ(us.wait_event(200).kind, DeviceEvent::Kind::kDeviceRemoved);  // nothing
   kill(peer.pid, SIGCONT);
@@ -306,7 +324,7 @@ TEST(SoftnicPeers, AStoppedPeerThatIsKilledReleasesTheQuarantine) {
   kill(peer.pid, SIGSTOP);
   int status = 0;
   ASSERT_EQ(waitpid(peer.pid, &status, WUNTRACED), peer.pid);
-  const QuiesceToken token = us.device->retire_qp(qp).value();
+  const QuiesceToken token = us.retire(qp);
   ASSERT_NE(token, kQuiescedNow);
   kill(peer.pid, SIGKILL);
   const DeviceEvent event = us.wait_event(5000);
@@ -334,7 +352,7 @@ TEST(SoftnicPeers, DeathIsNoticedThoughAForkedChildHoldsTheConnections) {
   const auto start = Clock::now();
   EXPECT_TRUE(is_fatal(us.wait_event(5000)));
   EXPECT_LT(Clock::now() - start, std::chrono::seconds(1));
-  EXPECT_EQ(us.device->retire_qp(qp).value(), kQuiescedNow);
+  EXPECT_EQ(us.retire(qp), kQuiescedNow);
 }
 
 TEST(SoftnicPeers, APeerThatNeverAnswersCostsABoundedTime) {
@@ -365,7 +383,7 @@ TEST(SoftnicPeers, ManyConnectionsComeAndGoWithoutLeavingAnything) {
       ibv_wc wc;
       End::check(ibv_poll_cq(end.cq, 1, &wc) == 0);  // tells the client that it has arrived
       End::check(is_fatal(end.wait_event(5000)));    // the client has retired it
-      End::check(end.device->retire_qp(qp).value() == kQuiescedNow);
+      End::check(end.retire(qp) == kQuiescedNow);
     }
     end.say();
   });
@@ -375,7 +393,7 @@ TEST(SoftnicPeers, ManyConnectionsComeAndGoWithoutLeavingAnything) {
     us.connect(qp, true);
     ASSERT_EQ(us.post(qp, IBV_WR_SEND, 32), 0);
     ASSERT_TRUE(us.poll_until([](const ibv_wc&) { return true; }, 5000));
-    const QuiesceToken token = us.device->retire_qp(qp).value();
+    const QuiesceToken token = us.retire(qp);
     if (token != kQuiescedNow) {
       const DeviceEvent event = us.wait_event(5000);
       ASSERT_EQ(event.kind, DeviceEvent::Kind::kQuiesced);

@@ -1,4 +1,4 @@
-// ibv_post_send, ibv_post_recv, ibv_post_srq_recv of softnic.
+// ibv_post_send, ibv_post_recv, ibv_post_srq_recv of softnic (data_path.h).
 //
 // Small work is done at once: a message is written to the peer's ring, a WRITE copied into the
 // peer's memory. A WRITE above kImmediateWrite waits for ibv_poll_cq, one per call, and all
@@ -7,8 +7,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "be/softnic/data_path.h"
 #include "be/softnic/device.h"
-#include "be/softnic/queue_pair.h"
 #include "be/verbs/rc/work_request.h"
 
 namespace be::softnic {
