@@ -126,6 +126,7 @@ void Engine::Impl::schedule() {
 
 // Whoever waits for what there is again goes on: as many as can use it.
 void Engine::Impl::wake_parked() {
+  if (!scheduler_.any_parked()) return;
   using Wait = Scheduler::Wait;
   const uint32_t credits = credits_.available();
   scheduler_.wake(Wait::kReplyCredit, credits);

@@ -18,6 +18,7 @@ void Scheduler::append(uint32_t socket, uint8_t where) {
     links_[list.tail].next = socket;
   }
   list.tail = socket;
+  if (where != kRun) ++parked_;
 }
 
 void Scheduler::unlink(uint32_t socket) {
@@ -25,6 +26,7 @@ void Scheduler::unlink(uint32_t socket) {
   List& list = lists_[links.where];
   (links.previous == kNone ? list.head : links_[links.previous].next) = links.next;
   (links.next == kNone ? list.tail : links_[links.next].previous) = links.previous;
+  if (links.where != kRun) --parked_;
   links = {};
 }
 

@@ -36,6 +36,7 @@ class Scheduler {
   static constexpr int kWaits = 5;
 
   bool runnable() const { return run().head != kNone; }
+  bool any_parked() const { return parked_ > 0; }
   bool parked(Wait wait) const { return list(wait).head != kNone; }
 
   void add(uint32_t socket);        // to the end of the run queue, unless it is in there already
@@ -66,6 +67,7 @@ class Scheduler {
 
   std::array<List, kWaits + 1> lists_;
   std::vector<Links> links_;
+  uint32_t parked_ = 0;  // sockets in any list but the run queue
 };
 
 inline Scheduler::Wait credit_wait(MessageClass klass) {

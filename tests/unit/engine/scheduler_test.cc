@@ -78,6 +78,19 @@ TEST(Scheduler, AddTakesASocketOutOfItsParking) {
   EXPECT_EQ(take_all(scheduler), (std::vector<uint32_t>{0, 2}));
 }
 
+TEST(Scheduler, KnowsWhetherAnybodyIsParked) {
+  Scheduler scheduler;
+  scheduler.add(1);
+  EXPECT_FALSE(scheduler.any_parked());
+  scheduler.park(2, Wait::kFragment);
+  scheduler.park(3, Wait::kReplyCredit);
+  EXPECT_TRUE(scheduler.any_parked());
+  scheduler.remove(2);
+  EXPECT_TRUE(scheduler.any_parked());
+  scheduler.wake(Wait::kReplyCredit, 1);
+  EXPECT_FALSE(scheduler.any_parked());
+}
+
 TEST(Scheduler, RemovedSocketsHaveNoTurnWhereverTheyWere) {
   Scheduler scheduler;
   for (uint32_t socket = 0; socket < 4; ++socket) scheduler.add(socket);
