@@ -14,6 +14,7 @@
 #include "be/softnic/completion_queue.h"
 #include "be/softnic/data_path.h"
 #include "be/softnic/device.h"
+#include "be/softnic/fork.h"
 #include "be/softnic/queue_pair.h"
 
 namespace be::softnic {
@@ -45,6 +46,7 @@ Result<std::unique_ptr<Channel>> Channel::create(SoftnicDevice* device, uint64_t
 }
 
 Channel::~Channel() {
+  if (device_->dead()) return;
   assert(cqs_.empty());
   // QPs that were retired and are not quiet yet.
   while (!qps_.empty()) release(*qps_.back());
@@ -71,6 +73,13 @@ void Channel::remove(CompletionQueue* cq) {
 }
 
 void Channel::take_events(std::vector<DeviceEvent>& out) {
+  if (device_->dead()) {
+    DeviceEvent removed;
+    removed.kind = DeviceEvent::Kind::kDeviceRemoved;
+    removed.status = forked_status();
+    out.push_back(std::move(removed));
+    return;
+  }
   // One at a time: a handler may destroy what a later entry of a batch would point to.
   epoll_event event;
   for (int i = 0; i < kMaxDispatches && epoll_wait(epoll_.get(), &event, 1, 0) > 0; ++i) {

@@ -11,6 +11,7 @@
 
 #include "be/base/log.h"
 #include "be/softnic/data_path.h"
+#include "be/softnic/fork.h"
 #include "be/verbs/errors.h"
 
 namespace be {
@@ -35,6 +36,7 @@ Result<std::unique_ptr<Device>> SoftnicDevice::open(const SoftnicOptions& option
   }
   BE_ASSIGN_OR_RETURN(device->control_, ControlMemory::create(options.staging_bytes));
   device->regions_ = std::make_unique<RegionTable>(device->control_->regions());
+  watch_forks(device.get());
   return std::unique_ptr<Device>(std::move(device));
 }
 
@@ -58,7 +60,28 @@ SoftnicDevice::SoftnicDevice(const SoftnicOptions& options) : options_(options) 
   pd_.context = &context_;
 }
 
-SoftnicDevice::~SoftnicDevice() { assert(live_qps_ == 0); }
+SoftnicDevice::~SoftnicDevice() {
+  unwatch_forks(this);
+  assert(live_qps_ == 0 || dead_);
+}
+
+void SoftnicDevice::die_in_child() {
+  dead_ = true;
+  context_.ops.post_send = [](ibv_qp*, ibv_send_wr* request, ibv_send_wr** bad) {
+    *bad = request;
+    return EIO;
+  };
+  context_.ops.post_recv = [](ibv_qp*, ibv_recv_wr* request, ibv_recv_wr** bad) {
+    *bad = request;
+    return EIO;
+  };
+  context_.ops.post_srq_recv = [](ibv_srq*, ibv_recv_wr* request, ibv_recv_wr** bad) {
+    *bad = request;
+    return EIO;
+  };
+  context_.ops.poll_cq = [](ibv_cq*, int, ibv_wc*) { return -1; };
+  context_.ops.req_notify_cq = [](ibv_cq*, int) { return EIO; };
+}
 
 // Memory.
 
@@ -86,6 +109,7 @@ uint64_t SoftnicDevice::shared_offset(size_t length, const Backing& backing) {
 
 Result<ibv_mr*> SoftnicDevice::register_memory(void* address, size_t length, int access,
                                                const Backing& backing) {
+  if (dead_) return forked_status();
   const auto start = reinterpret_cast<uint64_t>(address);
   if (address == nullptr || length == 0 || length > UINT64_MAX - start) {
     return invalid("ibv_reg_mr", fmt::format("softnic, {} bytes", length));
@@ -107,6 +131,7 @@ Result<ibv_mr*> SoftnicDevice::register_memory(void* address, size_t length, int
 }
 
 Status SoftnicDevice::deregister(ibv_mr* region) {
+  if (dead_) return {};
   std::lock_guard lock(mutex_);
   if (region == nullptr || !regions_->remove(region->lkey))
     return invalid("ibv_dereg_mr", "softnic");
@@ -130,6 +155,7 @@ void SoftnicDevice::forget_data_if_unused() {
 // Channels, domains, completion queues, SRQs.
 
 Result<std::unique_ptr<EventChannel>> SoftnicDevice::create_event_channel() {
+  if (dead_) return forked_status();
   std::unique_lock lock(mutex_);
   const uint64_t id = next_channel_++;
   lock.unlock();
@@ -142,6 +168,7 @@ void SoftnicDevice::destroy_thread_domain(ibv_td* domain) { delete domain; }
 
 Result<ibv_cq*> SoftnicDevice::create_cq(uint32_t entries, EventChannel* channel, void* user,
                                          ibv_td*) {
+  if (dead_) return forked_status();
   if (entries == 0 || entries > kMaxCompletions || channel == nullptr) {
     return invalid("ibv_create_cq", fmt::format("softnic, {} entries", entries));
   }
@@ -167,6 +194,7 @@ Result<ibv_cq*> SoftnicDevice::create_cq(uint32_t entries, EventChannel* channel
 }
 
 Status SoftnicDevice::destroy_cq(ibv_cq* base) {
+  if (dead_) return {};
   auto* cq = static_cast<CompletionQueue*>(base);
   if (cq->users != 0) {
     return verb_error("ibv_destroy_cq", EBUSY, fmt::format("{} QPs use it", cq->users));
@@ -179,6 +207,7 @@ Status SoftnicDevice::destroy_cq(ibv_cq* base) {
 }
 
 Result<ibv_srq*> SoftnicDevice::create_srq(uint32_t entries, uint32_t max_sge) {
+  if (dead_) return forked_status();
   if (entries == 0 || entries > kMaxCompletions || max_sge > kMaxRecvSge) {
     return invalid("ibv_create_srq", fmt::format("softnic, {} entries", entries));
   }

@@ -66,6 +66,9 @@ class SoftnicDevice final : public Device {
   ibv_qp_state qp_state(ibv_qp* qp) override;
   Result<QuiesceToken> retire_qp(ibv_qp* qp) override;
 
+  bool dead() const { return dead_; }
+  void die_in_child();  // fork.h
+
   ControlMemory& control() { return *control_; }
   RegionTable& regions() { return *regions_; }
   PeerTable& peers() { return peers_; }
@@ -81,6 +84,7 @@ class SoftnicDevice final : public Device {
   static uint32_t join(CompletionQueue& cq, QueuePair* qp);
   static void leave(CompletionQueue& cq, QueuePair* qp, uint32_t bit);
 
+  bool dead_ = false;
   const std::string name_ = "softnic";
   const SoftnicOptions options_;
   DeviceLimits limits_;

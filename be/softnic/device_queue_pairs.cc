@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "be/softnic/device.h"
+#include "be/softnic/fork.h"
 #include "be/verbs/errors.h"
 #include "be/verbs/rc/rnr.h"
 
@@ -45,6 +46,7 @@ void SoftnicDevice::leave(CompletionQueue& cq, QueuePair* qp, uint32_t bit) {
 }
 
 Result<be::QueuePair> SoftnicDevice::create_qp(const QueuePairOptions& options) {
+  if (dead_) return forked_status();
   auto* send_queue = static_cast<CompletionQueue*>(options.send_cq);
   auto* recv_queue = static_cast<CompletionQueue*>(options.recv_cq);
   auto* srq = static_cast<SharedReceiveQueue*>(options.srq);
@@ -145,6 +147,7 @@ Status SoftnicDevice::reachable(const EndpointBlob& remote) {
 Status SoftnicDevice::connect_qp(ibv_qp* base, const EndpointBlob& remote,
                                  const uint8_t secret_token[16], bool initiator,
                                  const ConnectOptions& options) {
+  if (dead_) return forked_status();
   auto& qp = *static_cast<QueuePair*>(base);
   BE_RETURN_IF_ERROR(reachable(remote));
   BE_ASSIGN_OR_RETURN(const Endpoint endpoint, decode_endpoint(remote));
@@ -159,6 +162,7 @@ Status SoftnicDevice::connect_qp(ibv_qp* base, const EndpointBlob& remote,
 }
 
 Status SoftnicDevice::fail_qp(ibv_qp* base) {
+  if (dead_) return forked_status();
   auto& qp = *static_cast<QueuePair*>(base);
   break_queue_pair(qp, kVendorLocal, {});
   return {};
@@ -169,6 +173,7 @@ ibv_qp_state SoftnicDevice::qp_state(ibv_qp* base) {
 }
 
 Result<QuiesceToken> SoftnicDevice::retire_qp(ibv_qp* base) {
+  if (dead_) return kQuiescedNow;  // nothing of the child is exposed
   auto& qp = *static_cast<QueuePair*>(base);
   {
     std::lock_guard lock(mutex_);
