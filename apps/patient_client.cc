@@ -123,11 +123,10 @@ Result<CpuTime> PatientClient::cpu_time() {
 }
 
 Result<PatientClient::Memory> PatientClient::memory() {
-  const PoolStats own = node_->pool().stats();
-  Memory sum{own.registered_bytes, own.peak_registered_bytes, 0};
+  const uint64_t own_peak = node_->pool().stats().peak_registered_bytes;
+  Memory sum{own_peak, own_peak, 0};
   for (size_t server = 0; server < client_->servers().size(); ++server) {
     BE_ASSIGN_OR_RETURN(const ps::StatsResponse stats, client_->stats(server));
-    sum.registered_bytes += stats.registered_bytes();
     sum.peak_registered_bytes += stats.peak_registered_bytes();
     for (const ps::TableStats& table : stats.tables()) sum.rows += table.rows();
   }

@@ -50,8 +50,8 @@ class PatientClient {
   // Of this process and all servers.
   Result<CpuTime> cpu_time();
   struct Memory {
-    uint64_t registered_bytes = 0;
-    uint64_t peak_registered_bytes = 0;
+    uint64_t own_peak_registered_bytes = 0;  // of this process alone
+    uint64_t peak_registered_bytes = 0;      // with the servers
     uint64_t rows = 0;
   };
   Result<Memory> memory();

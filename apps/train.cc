@@ -106,6 +106,7 @@ Status TrainRun::run() {
   result_["retries"] = client_->retries();
   result_["lost_pushes"] = client_->lost_pushes();
   result_["rows"] = memory.rows;
+  result_["own_peak_registered_bytes"] = memory.own_peak_registered_bytes;
   result_["peak_registered_bytes"] = memory.peak_registered_bytes;
   reporter_.event("result", result_);
   return json.commit(result_.dump(2) + "\n");

@@ -35,10 +35,10 @@
 namespace be::ps {
 
 struct ParameterClientOptions {
-  std::vector<Address> servers;  // in the order of their indices in the view
+  std::vector<Address> servers{};  // in the order of their indices in the view
   uint32_t view_version = 1;
-  rpc::ChannelOptions channel;
-  Limits limits;
+  rpc::ChannelOptions channel{};
+  Limits limits{};
 };
 
 // A table as clients know it; owned by the ParameterClient and good as long as it lives.

@@ -26,8 +26,8 @@ struct ParameterServerOptions {
   uint32_t view_version = 1;
   int push_threads = 1;
   size_t max_tables = 1024;
-  Limits limits;
-  rpc::ServerOptions rpc;
+  Limits limits{};
+  rpc::ServerOptions rpc{};
 };
 
 class ParameterServer {
