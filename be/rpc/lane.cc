@@ -1,6 +1,8 @@
 #include "be/rpc/lane.h"
 
 #include <cassert>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "be/base/log.h"
@@ -12,6 +14,17 @@ namespace {
 
 constexpr uint32_t kNone = CallTable::kNone;
 constexpr uint64_t kCookie = 1;  // any but 0: on_sent tells that a full queue has room again
+
+// "connect to 127.0.0.1:9000: ECONNREFUSED ...", whether or not the cause has said so much.
+Status unavailable(std::string_view what, const Address& server, const Status& cause) {
+  const std::string address = server.to_string();
+  const std::string& text = cause.message();
+  if (text.find(address) != std::string::npos) {
+    return text.starts_with(what) ? Status(Code::kUnavailable, text)
+                                  : error(Code::kUnavailable, "{}: {}", what, text);
+  }
+  return error(Code::kUnavailable, "{} to {}: {}", what, address, text);
+}
 
 }  // namespace
 
@@ -149,15 +162,10 @@ void Lane::on_closed(Socket&, const Status& status) {
   const State before = std::exchange(state_, State::kIdle);
   socket_ = nullptr;
   core->update_transport();
-  const std::string server = core->server().to_string();
-  if (before == State::kConnecting) {
-    core->end_all_of_lane(number_, true,
-                          error(Code::kUnavailable, "connect to {}: {}", server, status.message()));
-  } else {
-    core->end_all_of_lane(
-        number_, before == State::kOpen,
-        error(Code::kUnavailable, "connection to {} lost: {}", server, status.message()));
-  }
+  const bool waiting_too = before != State::kClosing;
+  core->end_all_of_lane(number_, waiting_too,
+                        unavailable(before == State::kConnecting ? "connect" : "connection lost",
+                                    core->server(), status));
   if (state_ == State::kIdle && first_waiting_ != kNone) connect();
 }
 

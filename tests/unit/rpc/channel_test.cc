@@ -232,7 +232,7 @@ TEST_F(ChannelTest, ALostConnectionEndsItsCallsNamingTheCause) {
   for (size_t i : {0, 1}) {
     EXPECT_EQ(code_of(i), Code::kUnavailable);
     EXPECT_EQ(text_of(i),
-              "connection to 127.0.0.1:9000 lost: ECONNRESET (Connection reset by peer)");
+              "connection lost to 127.0.0.1:9000: ECONNRESET (Connection reset by peer)");
   }
   EXPECT_EQ(channel_->transport(), std::nullopt);
 }

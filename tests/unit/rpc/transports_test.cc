@@ -153,6 +153,7 @@ TEST_P(TransportsTest, ThreadsShareAChannel) {
 TEST_P(TransportsTest, ManyCallsOutstandingEachEndOnce) {
   constexpr int kCalls = 20000;
   open(true);
+  ASSERT_TRUE(channel_->call_and_wait(kEcho, {}, {}).ok());  // connected
   int ended = 0, good = 0;
   for (int i = 0; i < kCalls; ++i) {
     channel_->call(
@@ -263,7 +264,8 @@ TEST_P(TransportsTest, CancellationReachesAHeldCall) {
   EXPECT_TRUE(wait_for([&] { return ended.load(); }));
 }
 
-INSTANTIATE_TEST_SUITE_P(Over, TransportsTest, testing::Values(TransportChoice::kTcp),
+INSTANTIATE_TEST_SUITE_P(Over, TransportsTest,
+                         testing::Values(TransportChoice::kTcp, TransportChoice::kSoftnic),
                          [](const auto& tested) {
                            return tested.param == TransportChoice::kTcp ? "Tcp" : "Softnic";
                          });
