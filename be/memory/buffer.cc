@@ -9,25 +9,26 @@ static_assert(sizeof(Buffer) <= 32);
 
 Buffer Buffer::share(size_t offset, size_t length) {
   assert(offset <= size_ && length <= size_ - offset);
-  if (owner_ == 0) return {};
-  if ((owner_ & kSharedTag) == 0) {
-    auto* shared = new Shared;
-    shared->core = reinterpret_cast<memory::PoolCore*>(owner_);
-    shared->memory = data_ - dropped_;
-    owner_ = reinterpret_cast<uintptr_t>(shared) | kSharedTag;
+  if (owner_ == nullptr) return {};
+  if (!shared_) {
+    auto* made = new Shared;
+    made->core = static_cast<memory::PoolCore*>(owner_);
+    made->memory = data_ - dropped_;
+    owner_ = made;
+    shared_ = true;
   }
   // Relaxed: whoever copies a handle holds one.
-  reinterpret_cast<Shared*>(owner_ - kSharedTag)->handles.fetch_add(1, std::memory_order_relaxed);
-  return Buffer(data_ + offset, length, length, owner_);
+  static_cast<Shared*>(owner_)->handles.fetch_add(1, std::memory_order_relaxed);
+  return Buffer(data_ + offset, length, length, owner_, true);
 }
 
 void Buffer::give_back() {
-  const uintptr_t owner = std::exchange(owner_, 0);
-  if ((owner & kSharedTag) == 0) {
-    reinterpret_cast<memory::PoolCore*>(owner)->deallocate(data_ - dropped_);
+  void* owner = std::exchange(owner_, nullptr);
+  if (!shared_) {
+    static_cast<memory::PoolCore*>(owner)->deallocate(data_ - dropped_);
     return;
   }
-  auto* shared = reinterpret_cast<Shared*>(owner - kSharedTag);
+  auto* shared = static_cast<Shared*>(owner);
   // Release our reads of the bytes; the last one acquires everybody's before giving them away.
   if (shared->handles.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   if (shared->adopted_bytes == 0) {

@@ -29,25 +29,27 @@ class Buffer {
   Buffer() = default;  // empty: no memory
   Buffer(Buffer&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)),
-        owner_(std::exchange(other.owner_, 0)),
+        owner_(std::exchange(other.owner_, nullptr)),
         size_(std::exchange(other.size_, 0)),
         capacity_(std::exchange(other.capacity_, 0)),
-        dropped_(std::exchange(other.dropped_, 0)) {}
+        dropped_(std::exchange(other.dropped_, 0)),
+        shared_(std::exchange(other.shared_, false)) {}
   Buffer& operator=(Buffer&& other) noexcept {
     if (this != &other) {
-      if (owner_ != 0) give_back();
+      if (owner_ != nullptr) give_back();
       data_ = std::exchange(other.data_, nullptr);
-      owner_ = std::exchange(other.owner_, 0);
+      owner_ = std::exchange(other.owner_, nullptr);
       size_ = std::exchange(other.size_, 0);
       capacity_ = std::exchange(other.capacity_, 0);
       dropped_ = std::exchange(other.dropped_, 0);
+      shared_ = std::exchange(other.shared_, false);
     }
     return *this;
   }
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
   ~Buffer() {
-    if (owner_ != 0) give_back();
+    if (owner_ != nullptr) give_back();
   }
 
   uint8_t* data() { return data_; }
@@ -55,7 +57,7 @@ class Buffer {
   size_t size() const { return size_; }
   size_t capacity() const { return capacity_; }  // bytes from data() to the end of the memory
   bool empty() const { return size_ == 0; }
-  explicit operator bool() const { return owner_ != 0; }
+  explicit operator bool() const { return owner_ != nullptr; }
   std::span<uint8_t> bytes() { return {data_, size_}; }
   std::span<const uint8_t> bytes() const { return {data_, size_}; }
 
@@ -84,21 +86,22 @@ class Buffer {
   friend class RegisteredPool;
   struct Shared;  // buffer.cc: memory with several handles, or an adopter's
 
-  static constexpr uintptr_t kSharedTag = 1;
-
-  Buffer(uint8_t* data, size_t size, size_t capacity, uintptr_t owner)
+  // `owner`: a memory::PoolCore, or if `shared` a Shared.
+  Buffer(uint8_t* data, size_t size, size_t capacity, void* owner, bool shared)
       : data_(data),
         owner_(owner),
         size_(static_cast<uint32_t>(size)),
-        capacity_(static_cast<uint32_t>(capacity)) {}
+        capacity_(static_cast<uint32_t>(capacity)),
+        shared_(shared) {}
 
-  void give_back();  // requires owner_ != 0; sets it to 0
+  void give_back();  // requires an owner; leaves none
 
   uint8_t* data_ = nullptr;
-  uintptr_t owner_ = 0;  // the pool's inner part; or Shared*, tagged
+  void* owner_ = nullptr;
   uint32_t size_ = 0;
   uint32_t capacity_ = 0;
   uint32_t dropped_ = 0;  // data_ - dropped_ is what the pool handed out
+  bool shared_ = false;
 };
 
 // Gather list: what one send() takes. It arrives as one contiguous Buffer:

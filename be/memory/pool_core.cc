@@ -154,7 +154,7 @@ Status PoolCore::adopt(void* memory, size_t size) {
     heap_.release_kept();
     BE_RETURN_IF_ERROR(blocks_->charge(size));
   }
-  if (const Status status = blocks_->regions().adopt(memory, size); !status.ok()) {
+  if (Status status = blocks_->regions().adopt(memory, size); !status.ok()) {
     blocks_->refund(size);
     return status;
   }

@@ -60,7 +60,7 @@ Status RegionTable::deregister_run(uint32_t first_block) {
   std::unique_lock lock(mutex_);
   const auto found = runs_.find(first_block);
   Region& region = found->second;
-  const Status status = deregister_from_all(region);
+  Status status = deregister_from_all(region);
   publish(first_block, region);
   if (status.ok()) runs_.erase(found);
   return status;
@@ -87,7 +87,7 @@ Status RegionTable::forget_adopted(void* memory) {
   std::unique_lock lock(mutex_);
   const auto found = adopted_.find(reinterpret_cast<uintptr_t>(memory));
   if (found == adopted_.end()) return ok_status();  // deregister_all was before us
-  const Status status = deregister_from_all(found->second);
+  Status status = deregister_from_all(found->second);
   adopted_.erase(found);
   return status;
 }
@@ -105,13 +105,13 @@ const RegionKeys* RegionTable::adopted(const void* pointer, size_t device_index)
 void RegionTable::deregister_all() {
   std::unique_lock lock(mutex_);
   for (auto& [first_block, region] : runs_) {
-    if (const Status status = deregister_from_all(region); !status.ok()) {
+    if (Status status = deregister_from_all(region); !status.ok()) {
       log_error("memory stays registered: {}", status.to_string());
     }
     publish(first_block, region);
   }
   for (auto& [address, region] : adopted_) {
-    if (const Status status = deregister_from_all(region); !status.ok()) {
+    if (Status status = deregister_from_all(region); !status.ok()) {
       log_error("adopted memory stays registered: {}", status.to_string());
     }
   }
@@ -134,7 +134,7 @@ Status RegionTable::register_with(size_t device_index, Region& region) {
 
 Status RegionTable::register_with_all(Region& region) {
   for (size_t i = 0; i < devices_.size(); ++i) {
-    if (const Status status = register_with(i, region); !status.ok()) {
+    if (Status status = register_with(i, region); !status.ok()) {
       if (const Status undone = deregister_from_all(region); !undone.ok()) {
         log_error("memory stays registered: {}", undone.to_string());
       }

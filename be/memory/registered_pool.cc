@@ -85,8 +85,7 @@ Result<Buffer> RegisteredPool::allocate_buffer(size_t size) {
   BE_RETURN_IF_ERROR(check_buffer_size(size));
   BE_ASSIGN_OR_RETURN(const auto allocation, core_->allocate(size));
   return Buffer(static_cast<uint8_t*>(allocation.pointer), size,
-                std::min(allocation.bytes, kMaxBufferBytes),
-                reinterpret_cast<uintptr_t>(core_.get()));
+                std::min(allocation.bytes, kMaxBufferBytes), core_.get(), false);
 }
 
 Result<Buffer> RegisteredPool::adopt(void* memory, size_t size, std::function<void()> release) {
@@ -100,8 +99,7 @@ Result<Buffer> RegisteredPool::adopt(void* memory, size_t size, std::function<vo
   shared->memory = static_cast<uint8_t*>(memory);
   shared->adopted_bytes = size;
   shared->release = std::move(release);
-  return Buffer(shared->memory, size, size,
-                reinterpret_cast<uintptr_t>(shared) | Buffer::kSharedTag);
+  return Buffer(shared->memory, size, size, shared, true);
 }
 
 uint64_t RegisteredPool::on_free(std::function<void()> callback) {

@@ -1,4 +1,4 @@
-// Memory with several handles, or an adopter's: what a tagged Buffer points to.
+// Memory with several handles, or an adopter's: what a shared Buffer points to.
 //
 // Freed by the thread that drops the last handle.
 #pragma once

@@ -17,6 +17,7 @@ class ZeroedArray {
 
  public:
   // calloc takes zero pages from the kernel for what is large, and writes nothing.
+  // NOLINTNEXTLINE(bugprone-sizeof-expression): T may be a pointer
   explicit ZeroedArray(size_t count) : values_(static_cast<T*>(std::calloc(count, sizeof(T)))) {
     if (values_ == nullptr) throw std::bad_alloc();
   }
