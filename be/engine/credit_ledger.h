@@ -5,10 +5,10 @@
 //   spent <= granted                  else the peer would answer RNR
 //   granted - spent <= peer_depth     else the peer's accounting is broken
 //
-// Both only grow and are compared by subtraction, so wrap-around is harmless. Credit returns are
-// SENDs into the peer's reserve, and each open grant owns a receive: neither needs a credit, so
-// two peers out of credit can never wait for each other. The last quarter is for replies alone:
-// requests that nobody consumes can never stop them.
+// Both only grow and are compared by subtraction, so wrap-around is harmless. Credit returns and
+// all that a large message needs are SENDs into the peer's reserve, and each open grant owns a
+// receive: none needs a credit, so two peers out of credit can never wait for each other. The last
+// quarter is for replies alone: requests that nobody consumes can never stop them.
 //
 // Pure: no verbs, no clock. Owned by one Engine, used on its I/O thread only. Never fails: a
 // total that breaks the second rule is refused by `accept`, and the engine closes. Paper 5.4.2.

@@ -33,9 +33,6 @@ void Engine::Impl::answer_write_requests() {
 bool Engine::Impl::answer_one(MessageClass klass) {
   WaitingRequest& request = waiting_[static_cast<int>(klass)].front();
   if (chain_.free() <= kControlReserve) return false;
-  // An answer is data: its receive at the peer is not reserved. But the peer takes it at once,
-  // like a reply.
-  if (!credits_.may_spend(MessageClass::kReply)) return false;
 
   GrantedMemory memory;
   if (request.refusal == Code::kOk) {
@@ -59,7 +56,6 @@ bool Engine::Impl::answer_one(MessageClass klass) {
       request.refusal = Code::kResourceExhausted;  // larger than all our memory
     }
   }
-  credits_.spend();
   FrameHeader header = control_header(FrameType::kWriteResponse, request.tag);
   header.refusal = request.refusal;
   prepare_control(header, nullptr, &memory);

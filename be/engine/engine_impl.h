@@ -30,7 +30,8 @@
 
 namespace be {
 
-// g + r: the receives that no credit is spent for.
+// g + r: the receives that no credit is spent for. r = 2 credit returns + the peer's w unanswered
+// WriteRequests + the answers to our own w + c GrantCancels.
 uint32_t reserved_receives(const EngineOptions& options);
 
 struct Engine::Impl {

@@ -30,9 +30,9 @@ struct EngineOptions {
   Status check() const;
 };
 
-// One end's half of the contract: what its receives are posted for. r = 2 credit returns + w
-// WriteRequests + c GrantCancels that it has not answered (blueprint 6); the other end keeps to
-// the smaller of these and its own.
+// One end's half of the contract: what its receives are posted for. Beside d and g these are
+// r = 2 credit returns + w WriteRequests that it has not answered + w answers to its own + c
+// GrantCancels (blueprint 6); the other end keeps to the smaller of these and its own.
 struct EngineTerms {
   uint32_t recv_queue_depth = 0;  // d
   uint32_t grants = 0;            // g

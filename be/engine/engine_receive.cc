@@ -43,17 +43,17 @@ void Engine::Impl::on_send_frame(Buffer buffer, uint32_t length) {
   FrameHeader header;
   const char* broken = decode(buffer.data(), length, header);
   if (broken == nullptr && !take_cancels_seen(header.cancels_taken)) broken = "cancels taken";
-  const bool data = is_data(header.type) || header.type == FrameType::kWriteResponse;
+  const bool data = is_data(header.type);
   if (broken == nullptr && data && !ring_.consumed_by_data()) broken = "credit: it has none";
   if (broken != nullptr) {
     spares_.push_back(std::move(buffer));
     fail_protocol("frame", broken);
     return;
   }
-  if (is_data(header.type)) {
+  if (data) {
     on_data(header, std::move(buffer));
   } else {
-    if (!data) ring_.consumed_by_control();
+    ring_.consumed_by_control();
     on_control(header, std::move(buffer));
   }
 }

@@ -14,7 +14,7 @@
 //   data            1-5   a credit       zero                   `length` bytes: the message
 //   Credits         16    reserve        total ever granted     -
 //   WriteRequest    17    reserve        tag: names the answer  -
-//   WriteResponse   18    a credit       tag                    grant (4) rkey (4) address (8)
+//   WriteResponse   18    reserve        tag                    grant (4) rkey (4) address (8)
 //   GrantCancel     19    reserve        grant                  -
 //   GrantDone       20    the grant's    grant                  -
 //

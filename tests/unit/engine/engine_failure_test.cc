@@ -153,7 +153,7 @@ TEST_F(EngineFailure, EnginesThatTickKeepEachOtherAlive) {
 TEST_F(EngineFailure, AnEngineThatWasNeverConnectedIsDestroyedAtOnce) {
   EngineEnd alone;
   EXPECT_EQ(alone.engine->state(), Engine::State::kInit);
-  EXPECT_EQ(alone.engine->completions_needed(), 32u + 32 + 16 + 2 + 16 + 4);
+  EXPECT_EQ(alone.engine->completions_needed(), 32u + 32 + 16 + 2 + 16 + 16 + 4);
 }
 
 TEST_F(EngineFailure, FailBeforeConnectEndsInDeadToo) {

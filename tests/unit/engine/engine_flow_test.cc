@@ -160,6 +160,29 @@ TEST_F(EngineFlow, WithoutAWordFromThePoolMemoryIsTriedAgainAtTheNextTick) {
   ASSERT_TRUE(run([&] { return b->frames.size() == 1; }));
 }
 
+// b's memory is full of what it wants to write to a, and a has no credit left at b: the grants
+// that a gives spend none, so b can write, and its memory comes back.
+TEST_F(EngineFlow, AnEngineWhoseMemoryIsFullOfLargeMessagesCanStillWriteThem) {
+  EngineOptions options;
+  options.recv_queue_depth = 8;
+  make(options, options, size_t{64} << 20, 2u << 20);
+  for (int i = 0; i < 40; ++i) ASSERT_TRUE(a->send_text(1, pattern(4000, 1)).ok());
+  for (int i = 0; i < 40; ++i) {
+    ASSERT_TRUE(a->send_text(2, pattern(4000, 2), 1, MessageClass::kReply).ok());
+  }
+  std::vector<Buffer> large;
+  for (auto more = b->pool->allocate_buffer(20000); more.ok();
+       more = b->pool->allocate_buffer(20000)) {
+    large.push_back(*std::move(more));
+  }
+  const size_t count = large.size();
+  ASSERT_GT(count, 10u);
+  pump(1000);  // a's credits at b are gone, b cannot replace a receive
+  EXPECT_GT(a->engine->stats().queued_messages, 0u);
+  for (Buffer& buffer : large) ASSERT_TRUE(b->send(3, Message(std::move(buffer))).ok());
+  ASSERT_TRUE(run([&] { return a->frames.size() == count && b->frames.size() == 80; }));
+}
+
 TEST_F(EngineFlow, AMessageThatCanNeverFitIsRefusedByName) {
   EngineOptions options;
   make(options, options, size_t{64} << 20, 1u << 20);
