@@ -102,7 +102,7 @@ Status Peer::map_data(int fd, uint64_t size) {
   BE_ASSIGN_OR_RETURN(uint8_t * data, map_file(fd, size, "the data memory"));
   data_size_ = size;
   const uint64_t windows = size / kPopulateWindow + 1;
-  populated_.reset(new std::atomic<uint64_t>[windows / 64 + 1] {});
+  populated_ = std::make_unique<std::atomic<uint64_t>[]>(windows / 64 + 1);
   data_.store(data, std::memory_order_release);
   return {};
 }

@@ -20,8 +20,8 @@ namespace be::softnic {
 
 struct PeerIdentity {
   pid_t pid = 0;
-  uint64_t instance = 0;  // random, of the device
-  auto operator<=>(const PeerIdentity&) const = default;
+  uint64_t instance = 0;                                  // random, of the device
+  auto operator<=>(const PeerIdentity&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 class Peer {

@@ -48,7 +48,7 @@ void gather(const Sources& sources, uint8_t* out) {
   for (int i = 0; i < sources.count; ++i) {
     const ibv_sge& sge = sources.sges[i];
     if (sge.length == 0) continue;  // its address may be null
-    std::memcpy(out, reinterpret_cast<const void*>(sge.addr), sge.length);
+    std::memcpy(out, rc::bytes_of(sge), sge.length);
     out += sge.length;
   }
 }

@@ -28,7 +28,7 @@ void StoredRequests::store(uint32_t index, const ibv_send_wr& request) {
     for (int i = 0; i < request.num_sge; ++i) {
       const ibv_sge& sge = request.sg_list[i];
       if (sge.length == 0) continue;  // its address may be null
-      std::memcpy(bytes + length, reinterpret_cast<const void*>(sge.addr), sge.length);
+      std::memcpy(bytes + length, rc::bytes_of(sge), sge.length);
       length += sge.length;
     }
     sges[0] = {.addr = reinterpret_cast<uint64_t>(bytes), .length = length, .lkey = 0};

@@ -88,7 +88,7 @@ class Scatter {
               nullptr) {
             return IBV_WC_LOC_PROT_ERR;
           }
-          out_ = reinterpret_cast<uint8_t*>(sges_->addr);
+          out_ = rc::bytes_of(*sges_);
           space_ = sges_->length;
         }
         ++sges_;

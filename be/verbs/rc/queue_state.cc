@@ -12,7 +12,6 @@ bool may_move(ibv_qp_state from, ibv_qp_state to) {
     case IBV_QPS_RTR:
       return to == IBV_QPS_RTS;
     case IBV_QPS_RTS:
-      return to == IBV_QPS_RTS || to == IBV_QPS_SQD;
     case IBV_QPS_SQD:
       return to == IBV_QPS_RTS || to == IBV_QPS_SQD;
     default:  // ERR and SQE leave by RESET only; SQE does not exist for RC

@@ -10,6 +10,11 @@
 
 namespace be::rc {
 
+// The memory that an SGE names.
+inline uint8_t* bytes_of(const ibv_sge& sge) {
+  return reinterpret_cast<uint8_t*>(sge.addr);  // NOLINT(performance-no-int-to-ptr): verbs' way
+}
+
 struct SendLimits {
   uint32_t max_sge = 0;
   uint32_t max_inline_bytes = 0;
