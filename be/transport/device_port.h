@@ -41,7 +41,7 @@ class DevicePort final : private PollHandler {
   const NodeDevice& device() const { return device_; }
   ibv_cq* cq() const { return cq_; }
   ibv_td* thread_domain() const { return thread_domain_; }
-  bool has_engines() const { return engines_ > 0; }
+  uint32_t engine_count() const { return engines_; }
 
   bool fits(uint32_t completions) const { return used_ + completions <= kCompletions; }
   uint32_t attach(EngineLink* link, uint32_t completions);  // requires fits(); the engine index

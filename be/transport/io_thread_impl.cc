@@ -146,7 +146,7 @@ bool IoThreadImpl::iterate() {
 }
 
 bool IoThreadImpl::check_poller() {
-  const bool other_input = direct_ != nullptr || has_engines();
+  const bool other_input = direct_ != nullptr || engine_count() > 0;
   if (other_input && poller_hot_ == 0 && ++since_poller_ < kPollerInterval) return false;
   since_poller_ = 0;
   if (poller_->wait(Time::min()) > 0) {
@@ -157,11 +157,10 @@ bool IoThreadImpl::check_poller() {
   return false;
 }
 
-bool IoThreadImpl::has_engines() const {
-  for (const auto& port : ports_) {
-    if (port->has_engines()) return true;
-  }
-  return false;
+size_t IoThreadImpl::engine_count() const {
+  size_t count = 0;
+  for (const auto& port : ports_) count += port->engine_count();
+  return count;
 }
 
 bool IoThreadImpl::poll_ports() {

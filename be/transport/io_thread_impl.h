@@ -80,7 +80,7 @@ class IoThreadImpl final : public IoThread {
   // A port to `device` on which an engine of so many completions fits.
   Result<DevicePort*> port_for(NodeDevice device, uint32_t completions);
   bool shutting_down() const { return shutting_down_; }
-  size_t resident_count() const { return residents_.size(); }
+  size_t engine_count() const;
 
   size_t index() const { return options_.index; }
   RegisteredPool& pool() { return pool_; }
@@ -103,7 +103,6 @@ class IoThreadImpl final : public IoThread {
   bool check_poller();
   bool run_scheduled();
   bool poll_ports();
-  bool has_engines() const;
   void bury();
   void idle(Time deadline, bool spin_forever);
   void sleep(Time deadline);

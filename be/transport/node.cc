@@ -9,6 +9,7 @@
 #include "be/transport/listener_impl.h"
 #include "be/transport/node_impl.h"
 #include "be/transport/server_handshake.h"
+#include "be/verbs/hardware_device.h"
 
 namespace be {
 namespace {
@@ -91,6 +92,18 @@ Status NodeImpl::open_devices() {
   const TransportChoice choice = options_.transport;
   if (allows(choice, DeviceKind::kSoftnic)) {
     BE_RETURN_IF_ERROR(add_device(open_softnic({}), choice == TransportChoice::kSoftnic));
+  }
+  if (allows(choice, DeviceKind::kHardware)) {
+    for (std::unique_ptr<Device>& device : open_hardware_devices()) {
+      BE_RETURN_IF_ERROR(add_device(std::move(device), choice == TransportChoice::kRdma));
+    }
+  }
+  if (choice == TransportChoice::kRdma && devices_.empty()) {
+    std::string why;
+    for (const FoundDevice& found : list_hardware_devices()) {
+      why += fmt::format("; {}: {}", found.name, found.why);
+    }
+    return error(Code::kUnsupported, "no usable RDMA device{}", why);
   }
   return {};
 }
