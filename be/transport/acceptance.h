@@ -22,13 +22,18 @@ class Acceptance {
     return acceptor_ ? acceptor_(socket) : nullptr;
   }
 
+  bool stopped() const {
+    const std::shared_lock lock(mutex_);
+    return acceptor_ == nullptr;
+  }
+
   void stop() {
     const std::unique_lock lock(mutex_);
     acceptor_ = nullptr;
   }
 
  private:
-  std::shared_mutex mutex_;
+  mutable std::shared_mutex mutex_;
   Acceptor acceptor_;  // guarded by mutex_; empty: stopped
 };
 

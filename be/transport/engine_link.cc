@@ -1,5 +1,6 @@
 #include "be/transport/engine_link.h"
 
+#include <algorithm>
 #include <cassert>
 #include <utility>
 
@@ -256,6 +257,13 @@ void EngineLink::on_frame(FrameKind kind, SocketId id, Buffer payload) {
   if (kind != FrameKind::kSocketOpen || side_ != Side::kListener || (id & 1) == 0 ||
       (id >> 1) >= kMaxSockets) {
     return fail_protocol("a frame for a socket that is not open");
+  }
+  // Whoever listens there now has engines of its own: the peer shall connect anew.
+  const bool in_use = std::any_of(sockets_.begin(), sockets_.end(),
+                                  [](const auto& socket) { return socket != nullptr; });
+  if (!in_use && acceptance_ != nullptr && acceptance_->stopped()) {
+    return fail(error(Code::kUnavailable, "{} wants a socket, but nobody listens any more",
+                      remote_.to_string()));
   }
   accept_socket(id, true);
 }
