@@ -39,6 +39,12 @@ class RegisteredPoolTest : public ::testing::Test {
     return result.ok() ? *result : nullptr;
   }
 
+  std::vector<void*> allocate_many(size_t count, size_t size) {
+    std::vector<void*> all(count);
+    for (void*& pointer : all) pointer = allocate(size);
+    return all;
+  }
+
   FakeDevice device_;
   std::unique_ptr<RegisteredPool> pool_;
 };
@@ -103,8 +109,7 @@ TEST_F(RegisteredPoolTest, MemoryThatIsNotOfThePoolHasNoRegion) {
 
 TEST_F(RegisteredPoolTest, AtTheCapAllocationFailsNamingTheCapAndFreeingHelps) {
   make_pool(4 * kBlock);
-  std::vector<void*> all;
-  for (int i = 0; i < 4; ++i) all.push_back(allocate(kBlock));
+  std::vector<void*> all = allocate_many(4, kBlock);
   const auto refused = pool_->allocate(100);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.status().code(), Code::kResourceExhausted);
@@ -155,8 +160,7 @@ TEST_F(RegisteredPoolTest, EmptyBlocksAreKeptForTheNextUse) {
 TEST_F(RegisteredPoolTest, MoreThanAFewEmptyBlocksGoBackToTheSystem) {
   constexpr size_t kKept = size_t{64} << 20;
   make_pool(200 * kBlock);
-  std::vector<void*> all;
-  for (int i = 0; i < 100; ++i) all.push_back(allocate(kBlock));
+  const std::vector<void*> all = allocate_many(100, kBlock);
   EXPECT_EQ(pool_->stats().registered_bytes, 100 * kBlock);
   for (void* pointer : all) pool_->deallocate(pointer);
   EXPECT_EQ(pool_->stats().registered_bytes, kKept);
@@ -204,8 +208,7 @@ TEST_F(RegisteredPoolTest, AWaiterThatComesAfterTheMemoryIsCalledAtOnce) {
 
 TEST_F(RegisteredPoolTest, AWaiterMayAllocateAndFailAndWaitAgain) {
   make_pool(4 * kBlock);
-  std::vector<void*> blocks;
-  for (int i = 0; i < 4; ++i) blocks.push_back(allocate(kBlock));
+  std::vector<void*> blocks = allocate_many(4, kBlock);
   void* wanted = nullptr;
   std::function<void()> attempt = [&] {
     auto result = pool_->allocate(3 * kBlock);
