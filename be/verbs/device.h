@@ -32,8 +32,8 @@ enum class DeviceKind : uint8_t { kHardware = 1, kSoftnic = 2, kSimulated = 3 };
 std::string_view device_kind_name(DeviceKind kind);
 
 struct DeviceLimits {
-  uint32_t max_queue_depth = 0;       // work requests in one SQ or RQ
-  uint32_t max_completions = 0;       // entries of one CQ
+  uint32_t max_queue_depth = 0;  // work requests in one SQ or RQ
+  uint32_t max_completions = 0;  // entries of one CQ
   uint32_t max_send_sge = 0;
   uint32_t max_recv_sge = 0;
   uint32_t max_inline_bytes = 0;
@@ -70,7 +70,7 @@ struct QueuePair {
 };
 
 struct ConnectOptions {
-  uint8_t rnr_retry = 0;     // dedicated receive queues: a receive is always posted (blueprint 6)
+  uint8_t rnr_retry = 0;  // dedicated receive queues: a receive is always posted (blueprint 6)
   uint8_t min_rnr_timer = 12;
   bool relaxed_ordering = false;
 };
