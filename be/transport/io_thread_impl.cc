@@ -294,14 +294,16 @@ void IoThreadImpl::memory_freed() {
   }
 }
 
-bool IoThreadImpl::shut_down(const Status& why, Nanoseconds bound) {
+void IoThreadImpl::ask_to_shut_down(const Status& why, Nanoseconds bound) {
+  post([this, why, bound] { begin_shutdown(why, bound); });
+}
+
+bool IoThreadImpl::finish_shutdown() {
   if (loop_ != nullptr) {
-    post([this, why, bound] { begin_shutdown(why, bound); });
     loop_->join();
   } else {
     driver_.store(std::this_thread::get_id(), std::memory_order_relaxed);
     const Inside inside(this);
-    begin_shutdown(why, bound);
     while (!shutdown_finished()) {
       if (!iterate() && !shutdown_finished()) idle(kNever, false);
     }

@@ -61,9 +61,10 @@ class IoThreadImpl final : public IoThread {
   void run_and_wait(Task task);
 
   Status start();
-  // Node only. All residents are told to end; returns when they are gone or `bound` has passed,
-  // and the loop has ended. False: the bound passed and residents were left.
-  bool shut_down(const Status& why, Nanoseconds bound);
+  // Node only, both: all residents are told to end; then, once for each thread, that they are
+  // gone or `bound` has passed, and the loop has ended. False: residents were left.
+  void ask_to_shut_down(const Status& why, Nanoseconds bound);
+  bool finish_shutdown();
 
   // --- On this thread only ---
 

@@ -127,8 +127,9 @@ Status NodeImpl::add_device(Result<std::unique_ptr<Device>> device, bool require
 
 NodeImpl::~NodeImpl() {
   const Status why(Code::kClosed, "the node is shut down");
+  for (const auto& thread : threads_) thread->ask_to_shut_down(why, kShutdownBound);
   for (const auto& thread : threads_) {
-    if (!thread->shut_down(why, kShutdownBound)) {
+    if (!thread->finish_shutdown()) {
       log_error("connections were left when the node was shut down");
     }
   }

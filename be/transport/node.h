@@ -2,7 +2,8 @@
 // of connections.
 //
 // Thread-safe. Destruction closes all sockets (their on_closed is called), stops the threads
-// and releases everything; call it from a thread that is not an I/O thread of the node.
+// and releases everything; call it from a thread that is not an I/O thread of the node, when its
+// Listeners are gone. Over softnic it waits, with a bound, for the peers to let go of our memory.
 #pragma once
 
 #include <functional>
