@@ -84,6 +84,7 @@ Status Channel::send_offer(QueuePair& qp, PacketKind kind, const uint8_t* token_
   packet.same_cq = qp.send_queue == qp.recv_queue;
   UniqueFd data;
   device_->describe_data(&data, &packet.data_size);
+  qp.data_offered = data.valid();
   const int fds[3] = {control.fd(), event_.get(), data.get()};
   return send_packet(qp.socket.get(), packet, fds);
 }

@@ -99,8 +99,9 @@ uint64_t SoftnicDevice::shared_offset(size_t length, const Backing& backing) {
     data_fd_.reset(fcntl(backing.fd, F_DUPFD_CLOEXEC, 0));
     if (!data_fd_.valid()) return kPrivateMemory;
     data_size_ = static_cast<uint64_t>(status.st_size);
+    data_device_ = status.st_dev;
     data_inode_ = status.st_ino;
-  } else if (status.st_ino != data_inode_) {
+  } else if (status.st_ino != data_inode_ || status.st_dev != data_device_) {
     return kPrivateMemory;
   }
   if (backing.offset > data_size_ || length > data_size_ - backing.offset) return kPrivateMemory;

@@ -4,6 +4,8 @@
 // thread. The contracts are those of verbs/device.h.
 #pragma once
 
+#include <sys/types.h>
+
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -11,7 +13,6 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "be/softnic/completion_queue.h"
@@ -104,7 +105,8 @@ class SoftnicDevice final : public Device {
   std::mutex mutex_;
   UniqueFd data_fd_;  // of the first pool that registers
   uint64_t data_size_ = 0;
-  uint64_t data_inode_ = 0;
+  dev_t data_device_ = 0;
+  ino_t data_inode_ = 0;
   uint32_t data_regions_ = 0;
   uint64_t next_channel_ = 1;
   QuiesceToken last_token_ = 0;

@@ -23,12 +23,13 @@ struct Sources {
   const ibv_sge* sges;
   int count;
   uint64_t file_offsets[kMaxPairs];
-  bool shared = true;  // all of it lies in the data memfd
+  bool shared = true;  // all of it lies in the data memfd, which the peer has mapped
 };
 
 bool resolve(const QueuePair& qp, const ibv_send_wr& request, Sources* sources) {
   sources->sges = request.sg_list;
   sources->count = request.num_sge;
+  sources->shared = qp.data_offered;
   if (request.send_flags & IBV_SEND_INLINE) return true;
   const RegionTable& regions = qp.device->regions();
   for (int i = 0; i < request.num_sge; ++i) {

@@ -122,6 +122,7 @@ struct QueuePair : ibv_qp {
 
   // Outbound.
   Path path;
+  bool data_offered = false;  // our data memfd existed when we connected
 
   // Connection.
   Source source{Source::Kind::kQueuePair, this};

@@ -26,7 +26,9 @@ void publish_acknowledgement(QueuePair& qp, ibv_wc_status refusal = IBV_WC_SUCCE
   qp.path.block->acknowledged.store(uint64_t{refusal} << 32 | qp.received,
                                     std::memory_order_release);
   Doorbell& bell = *qp.path.send_bell;
-  if (mark_ready(bell, qp.path.send_bit) == kNotArmed) return;
+  const uint32_t armed = mark_ready(bell, qp.path.send_bit);
+  if (armed == kNotArmed) return;
+  if (armed == kArmedForSolicited && refusal == IBV_WC_SUCCESS) return;
   const uint32_t wanted = qp.path.block->wanted.load(std::memory_order_relaxed);
   const bool wanted_now = wanted - before - 1 < qp.received - before;
   if (awaited || wanted_now) wake_armed(bell, qp.path.event_fd);

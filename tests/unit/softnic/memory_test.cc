@@ -84,6 +84,45 @@ TEST(SoftnicStaging, IsBoundedAndReturnsWhenTheMessageIsAcknowledged) {
   disconnect(a, b);
 }
 
+TEST(SoftnicStaging, ServesMemoryThatWasSharedOnlyAfterConnecting) {
+  End b;
+  const auto device = open_device();
+  auto channel = std::move(device->create_event_channel()).value();
+  ibv_cq* cq = device->create_cq(64, channel.get(), nullptr, nullptr).value();
+  QueuePairOptions options;
+  options.send_cq = options.recv_cq = cq;
+  options.send_depth = options.recv_depth = 4;
+  ibv_qp* qp = device->create_qp(options).value().qp;
+  ASSERT_TRUE(device->connect_qp(qp, b.endpoint(), kToken, true, {}).ok());
+  ASSERT_TRUE(
+      b.device->connect_qp(b.qp, device->local_endpoint(qp).value(), kToken, false, {}).ok());
+  std::vector<DeviceEvent> events;
+  b.events();
+  channel->take_events(events);
+  ASSERT_EQ(events.size(), 1u);
+  ASSERT_TRUE(events[0].status.ok());
+  SharedMemory late(1 << 20);
+  ibv_mr* mr =
+      device->register_memory(late.data(), late.size(), kAllAccess, late.backing()).value();
+  std::memset(late.data(), 6, 4096);
+  ASSERT_EQ(b.post_recv(0, 4096), 0);
+  ibv_sge entry{.addr = reinterpret_cast<uint64_t>(late.data()), .length = 4096, .lkey = mr->lkey};
+  ibv_send_wr request{};
+  request.opcode = IBV_WR_SEND;
+  request.sg_list = &entry;
+  request.num_sge = 1;
+  ibv_send_wr* bad = nullptr;
+  ASSERT_EQ(ibv_post_send(qp, &request, &bad), 0);
+  const auto received = b.poll();
+  ASSERT_EQ(received.size(), 1u);
+  EXPECT_EQ(received[0].status, IBV_WC_SUCCESS);
+  EXPECT_EQ(b.memory.data()[4095], 6);
+  EXPECT_TRUE(device->retire_qp(qp).ok());
+  b.retire();
+  ASSERT_TRUE(device->deregister(mr).ok());
+  ASSERT_TRUE(device->destroy_cq(cq).ok());
+}
+
 TEST(SoftnicRegistration, KeysOfRegionsThatAreGoneAreRefused) {
   const auto device = open_device();
   std::vector<uint8_t> memory(4096);
