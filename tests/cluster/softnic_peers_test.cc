@@ -370,7 +370,7 @@ TEST(SoftnicPeers, APeerThatNeverAnswersCostsABoundedTime) {
   EXPECT_EQ(event.status.code(), Code::kDeadlineExceeded);
   const auto waited = Clock::now() - start;
   EXPECT_GT(waited, std::chrono::seconds(4));
-  EXPECT_LT(waited, std::chrono::seconds(6));
+  EXPECT_LT(waited, std::chrono::seconds(9));
 }
 
 TEST(SoftnicPeers, ManyConnectionsComeAndGoWithoutLeavingAnything) {
