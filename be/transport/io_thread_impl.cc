@@ -123,6 +123,10 @@ bool IoThreadImpl::iterate() {
   assert(!in_iteration_);
   in_iteration_ = true;
   now_ = world_.now();
+  if (yielded_at_ != kNever) {
+    if (now_ - yielded_at_ > kLongYield) crowded_until_ = now_ + kCrowdedPeriod;
+    yielded_at_ = kNever;
+  }
   bool worked = inbox_.run_all();
   worked |= run_scheduled();
   if (!ports_.empty() && poll_ports()) {
@@ -207,7 +211,8 @@ void IoThreadImpl::idle(Time deadline, bool spin_forever) {
   if (idle_since_ == kNever) idle_since_ = now_;
   if (spin_forever) {
     if (++empty_iterations_ % kSpinsPerYield == 0) poller_->yield();
-  } else if (now_ - idle_since_ < options_.spin) {
+  } else if (now_ - idle_since_ < options_.spin && now_ >= crowded_until_) {
+    yielded_at_ = now_;
     poller_->yield();
   } else {
     sleep(deadline);

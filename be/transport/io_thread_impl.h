@@ -95,6 +95,10 @@ class IoThreadImpl final : public IoThread {
   static constexpr size_t kMaxPorts = 64;
   static constexpr int kDirectMisses = 1024;
   static constexpr int kSpinsPerYield = 32;
+  // A yield that takes so long gave the core to somebody who computes. Who sleeps is woken ahead
+  // of such a one, who yields waits for its whole time slice: so sleep at once for a while.
+  static constexpr Nanoseconds kLongYield = 500us;
+  static constexpr Nanoseconds kCrowdedPeriod = 50ms;
 
   IoThreadImpl(World& world, RegisteredPool& pool, const Options& options,
                std::unique_ptr<Poller> poller);
@@ -123,6 +127,8 @@ class IoThreadImpl final : public IoThread {
 
   Time now_{};
   Time idle_since_ = kNever;
+  Time yielded_at_ = kNever;
+  Time crowded_until_ = Time::min();
   bool in_iteration_ = false;
   int poller_hot_ = 0;
   int since_poller_ = 0;
