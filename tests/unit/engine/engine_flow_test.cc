@@ -183,6 +183,22 @@ TEST_F(EngineFlow, AnEngineWhoseMemoryIsFullOfLargeMessagesCanStillWriteThem) {
   ASSERT_TRUE(run([&] { return a->frames.size() == count && b->frames.size() == 80; }));
 }
 
+TEST_F(EngineFlow, AWriteRequestThatWaitsIsRefusedWhenItsSocketIsClosed) {
+  EngineOptions options;
+  options.grants = 2;  // one for requests
+  make(options);
+  ASSERT_TRUE(a->send_text(1, pattern(4u << 20, 1), 1).ok());
+  ASSERT_TRUE(a->send_text(2, pattern(50000, 2), 2).ok());
+  ASSERT_TRUE(run([&] { return b->engine->stats().open_grants == 1; }));
+  pump(4);
+  b->engine->close_socket(2, error(Code::kClosed, "not here"));
+  ASSERT_TRUE(run([&] { return a->sent.size() == 2; }));
+  EXPECT_EQ(a->sent[0].cookie, 2u) << "before a grant was free for it";
+  EXPECT_EQ(a->sent[0].status.code(), Code::kClosed);
+  EXPECT_TRUE(a->sent[1].status.ok());
+  EXPECT_EQ(b->frames.size(), 1u);
+}
+
 TEST_F(EngineFlow, AMessageThatCanNeverFitIsRefusedByName) {
   EngineOptions options;
   make(options, options, size_t{64} << 20, 1u << 20);

@@ -113,6 +113,25 @@ TEST_F(EngineMessages, TheSmallerEagerLimitOfBothEndsHolds) {
   EXPECT_EQ(text_of(b->frames[1].payload), pattern(496, 2));
 }
 
+TEST_F(EngineMessages, WhatWasSentBeforeConnectObeysThePeersLimits) {
+  EngineOptions small;
+  small.eager_bytes = 512;
+  small.max_message_bytes = 10000;
+  a = std::make_unique<EngineEnd>();
+  b = std::make_unique<EngineEnd>(small);
+  a->help = [this] { b->pump(); };
+  ASSERT_TRUE(a->send_text(1, pattern(3000, 1), 1).ok());
+  ASSERT_TRUE(a->send_text(1, pattern(20000, 2), 2).ok());
+  ASSERT_TRUE(a->send_text(1, pattern(3000, 3), 3).ok());
+  start_connecting(*a, *b);
+  ASSERT_TRUE(run([&] { return a->sent.size() == 3; }));
+  EXPECT_EQ(a->sent[0].cookie, 2u);
+  EXPECT_EQ(a->sent[0].status.code(), Code::kInvalidArgument);
+  ASSERT_EQ(b->frames.size(), 2u);
+  EXPECT_EQ(text_of(b->frames[0].payload), pattern(3000, 1));
+  EXPECT_EQ(text_of(b->frames[1].payload), pattern(3000, 3));
+}
+
 TEST_F(EngineMessages, AMessageThatThePeerDoesNotTakeIsRefusedUntouched) {
   EngineOptions options;
   options.max_message_bytes = 100000;
