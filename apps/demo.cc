@@ -172,7 +172,7 @@ void add_demo(CLI::App& program, Settings& settings, Command& chosen) {
       ->type_name("FILE");
   app->add_option("--servers", plan.servers, "parameter servers")->check(CLI::Range(1, 64));
   app->add_option("--trainers", plan.trainers, "trainers")->check(CLI::Range(1, 64));
-  app->add_option("--epochs", plan.epochs, "passes over the data")->check(CLI::Range(1, 1000));
+  app->add_option("--epochs", plan.epochs, "passes over the data")->check(CLI::Range(1, 100000));
   app->add_option("--batch", plan.batch, "examples of one Fetch and Push")
       ->check(CLI::Range(1, 1 << 20));
   app->add_option("--seed", plan.seed, "of the split, the order and the initial values");

@@ -13,14 +13,14 @@ using nlohmann::json;
 
 // Of several trainers: counts added, means weighted, percentiles of the slowest.
 json merged(const std::vector<Worker*>& workers, const char* operation) {
-  double count = 0;
+  uint64_t count = 0;
   double sum_us = 0;
   double bytes = 0;
   json result = {{"p50_us", 0.0}, {"p99_us", 0.0}, {"max_us", 0.0}};
   for (const Worker* worker : workers) {
     const json& one = worker->result[operation];
-    const double of_one = one["count"];
-    count += of_one;
+    const auto of_one = one["count"].get<double>();
+    count += one["count"].get<uint64_t>();
     sum_us += of_one * one["mean_us"].get<double>();
     bytes += of_one * one["bytes_per_op"].get<double>();
     for (const char* key : {"p50_us", "p99_us", "max_us"}) {
@@ -28,8 +28,8 @@ json merged(const std::vector<Worker*>& workers, const char* operation) {
     }
   }
   result["count"] = count;
-  result["mean_us"] = sum_us / std::max(1.0, count);
-  result["bytes_per_op"] = bytes / std::max(1.0, count);
+  result["mean_us"] = sum_us / std::max(1.0, static_cast<double>(count));
+  result["bytes_per_op"] = bytes / std::max(1.0, static_cast<double>(count));
   return result;
 }
 
@@ -76,10 +76,10 @@ json transport_figures(Cluster& cluster) {
   const std::vector<Worker*> trainers = cluster.trainers();
   const json& ranker = cluster.ranker().result;
   double seconds = 0;
-  double peak_bytes = ranker["peak_registered_bytes"];
+  uint64_t peak_bytes = ranker["peak_registered_bytes"];
   for (const Worker* trainer : trainers) {
     seconds = std::max(seconds, trainer->result["seconds"].get<double>());
-    peak_bytes += trainer->result["own_peak_registered_bytes"].get<double>();
+    peak_bytes += trainer->result["own_peak_registered_bytes"].get<uint64_t>();
   }
   json training = {{"seconds", seconds},
                    {"loss", trainers[0]->result["loss"]},
@@ -98,7 +98,7 @@ json transport_figures(Cluster& cluster) {
           {"rows", ranker["rows"]},
           {"missing_keys", ranker["missing_keys"]},
           {"peak_registered_bytes", peak_bytes},
-          {"peak_registered_mib", peak_bytes / (1 << 20)}};
+          {"peak_registered_mib", static_cast<double>(peak_bytes) / (1 << 20)}};
 }
 
 json demo_figures(const ClusterPlan& plan, const std::vector<std::string>& transports,

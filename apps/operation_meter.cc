@@ -15,10 +15,11 @@ nlohmann::json OperationMeter::figures() const {
       {"max_us", us(static_cast<double>(latency_ns_.max()))},
       {"bytes_per_op", static_cast<double>(bytes_) / count},
   };
-  if (cpu_.total() > 0ns) {
-    figures["cpu_us_per_op"] = us(static_cast<double>(cpu_.total().count())) / count;
-    figures["cpu_user_us_per_op"] = us(static_cast<double>(cpu_.user.count())) / count;
-    figures["cpu_system_us_per_op"] = us(static_cast<double>(cpu_.system.count())) / count;
+  if (cpu_operations_ > 0) {
+    const auto operations = static_cast<double>(cpu_operations_);
+    figures["cpu_us_per_op"] = us(static_cast<double>(cpu_.total().count())) / operations;
+    figures["cpu_user_us_per_op"] = us(static_cast<double>(cpu_.user.count())) / operations;
+    figures["cpu_system_us_per_op"] = us(static_cast<double>(cpu_.system.count())) / operations;
   }
   return figures;
 }

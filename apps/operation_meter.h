@@ -2,8 +2,8 @@
 //
 //   latency   from the call to its callback, successful operations only
 //   bytes     of all frames to and from the servers, without headers below the parameter server
-//   CPU       user and system time of this process and of all servers, over a stretch in which
-//             nothing but these operations was done, divided by their number
+//   CPU       user and system time of this process and of all servers, over stretches in which
+//             nothing but these operations was done, divided by the number done there
 //
 // One thread.
 #pragma once
@@ -23,7 +23,10 @@ class OperationMeter {
     latency_ns_.record(static_cast<uint64_t>(latency.count()));
     bytes_ += bytes;
   }
-  void add_cpu(const CpuTime& spent) { cpu_ = cpu_ + spent; }
+  void add_cpu(const CpuTime& spent, size_t operations) {
+    cpu_ = cpu_ + spent;
+    cpu_operations_ += operations;
+  }
 
   uint64_t count() const { return latency_ns_.count(); }
 
@@ -35,6 +38,7 @@ class OperationMeter {
   Histogram latency_ns_;
   uint64_t bytes_ = 0;
   CpuTime cpu_;
+  uint64_t cpu_operations_ = 0;
 };
 
 }  // namespace be::apps

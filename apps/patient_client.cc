@@ -67,22 +67,30 @@ void PatientClient::note_success() {
   failing_since_.reset();
 }
 
-Result<ps::FetchedRows> PatientClient::fetch(std::span<const ps::Key> keys, OperationMeter& meter) {
+template <typename T, typename Call>
+Result<T> PatientClient::try_patiently(Call call) {
   const Time give_up = saturating_add(now(), patience_);
   while (true) {
-    const Time start = now();
-    Result<ps::FetchedRows> rows = client_->fetch_and_wait(*table_, keys, {});
-    if (rows.ok()) {
-      meter.record(now() - start, rows->wire_bytes);
+    Result<T> result = call();
+    if (result.ok()) {
       note_success();
-      return rows;
+      return result;
     }
-    if (!may_pass(rows.status().code()) || now() >= give_up) return rows.status();
-    note_failure(rows.status());
+    if (!may_pass(result.status().code()) || now() >= give_up) return result;
+    note_failure(result.status());
     ++retries_;
-    if (rows.status().code() == Code::kNotFound) restore_table();
+    if (result.status().code() == Code::kNotFound) restore_table();
     pause(kRetryPause);
   }
+}
+
+Result<ps::FetchedRows> PatientClient::fetch(std::span<const ps::Key> keys, OperationMeter& meter) {
+  return try_patiently<ps::FetchedRows>([&] {
+    const Time start = now();
+    Result<ps::FetchedRows> rows = client_->fetch_and_wait(*table_, keys, {});
+    if (rows.ok()) meter.record(now() - start, rows->wire_bytes);
+    return rows;
+  });
 }
 
 Status PatientClient::push(std::span<const ps::Key> keys, std::span<const float> gradients,
@@ -113,22 +121,39 @@ void PatientClient::pause(Nanoseconds duration) {
   node_->thread(0).run_until([] { return false; }, now() + duration);
 }
 
+Result<ps::StatsResponse> PatientClient::stats(size_t server) {
+  return try_patiently<ps::StatsResponse>([&] { return client_->stats(server); });
+}
+
 Result<CpuTime> PatientClient::cpu_time() {
   CpuTime sum = this_process_cpu_time();
   for (size_t server = 0; server < client_->servers().size(); ++server) {
-    BE_ASSIGN_OR_RETURN(const ps::StatsResponse stats, client_->stats(server));
-    sum = sum + CpuTime{Nanoseconds(stats.cpu_user_ns()), Nanoseconds(stats.cpu_system_ns())};
+    BE_ASSIGN_OR_RETURN(const ps::StatsResponse answer, stats(server));
+    sum = sum + CpuTime{Nanoseconds(answer.cpu_user_ns()), Nanoseconds(answer.cpu_system_ns())};
   }
   return sum;
+}
+
+Status PatientClient::CpuStretch::begin(PatientClient& client) {
+  client_ = &client;
+  retries_before_ = client.retries();
+  BE_ASSIGN_OR_RETURN(before_, client.cpu_time());
+  return ok_status();
+}
+
+Status PatientClient::CpuStretch::end(size_t operations, OperationMeter& meter) {
+  BE_ASSIGN_OR_RETURN(const CpuTime after, client_->cpu_time());
+  if (client_->retries() == retries_before_) meter.add_cpu(after - before_, operations);
+  return ok_status();
 }
 
 Result<PatientClient::Memory> PatientClient::memory() {
   const uint64_t own_peak = node_->pool().stats().peak_registered_bytes;
   Memory sum{own_peak, own_peak, 0};
   for (size_t server = 0; server < client_->servers().size(); ++server) {
-    BE_ASSIGN_OR_RETURN(const ps::StatsResponse stats, client_->stats(server));
-    sum.peak_registered_bytes += stats.peak_registered_bytes();
-    for (const ps::TableStats& table : stats.tables()) sum.rows += table.rows();
+    BE_ASSIGN_OR_RETURN(const ps::StatsResponse answer, stats(server));
+    sum.peak_registered_bytes += answer.peak_registered_bytes();
+    for (const ps::TableStats& table : answer.tables()) sum.rows += table.rows();
   }
   return sum;
 }

@@ -1,10 +1,10 @@
 // PatientClient: a ParameterClient on a driven node of its own, as a trainer or ranker uses it.
 //
-// A Fetch that fails because a server is gone, slow or has lost its tables is tried again until
-// `patience` is over; a table that was created here is created again on a server that came back
-// empty. A Push is never sent twice (it may have been applied): if it fails it is reported,
-// counted as lost, and the work goes on. Each spell of failures is told on standard error, once
-// when it begins and once when it ends.
+// A Fetch (or a question for figures) that fails because a server is gone, slow or has lost its
+// tables is tried again until `patience` is over; a table that was created here is created again
+// on a server that came back empty. A Push is never sent twice (it may have been applied): if it
+// fails it is reported, counted as lost, and the work goes on. Each spell of failures is told on
+// standard error, once when it begins and once when it ends.
 //
 // One thread, which drives the node.
 #pragma once
@@ -47,18 +47,33 @@ class PatientClient {
   uint64_t retries() const { return retries_; }
   uint64_t lost_pushes() const { return lost_pushes_; }
 
-  // Of this process and all servers.
-  Result<CpuTime> cpu_time();
+  // CPU time of this process and all servers over a stretch of `operations`, to be added to
+  // `meter`; not added if a server failed meanwhile (one that came back counts from zero).
+  class CpuStretch {
+   public:
+    Status begin(PatientClient& client);
+    Status end(size_t operations, OperationMeter& meter);
+
+   private:
+    PatientClient* client_ = nullptr;
+    CpuTime before_;
+    uint64_t retries_before_ = 0;
+  };
+
   struct Memory {
     uint64_t own_peak_registered_bytes = 0;  // of this process alone
     uint64_t peak_registered_bytes = 0;      // with the servers
     uint64_t rows = 0;
   };
-  Result<Memory> memory();
+  Result<Memory> memory();  // of this process and all servers
 
  private:
   explicit PatientClient(Nanoseconds patience) : patience_(patience) {}
 
+  template <typename T, typename Call>
+  Result<T> try_patiently(Call call);
+  Result<ps::StatsResponse> stats(size_t server);
+  Result<CpuTime> cpu_time();
   void note_failure(const Status& status);
   void note_success();
   void restore_table();

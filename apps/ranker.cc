@@ -60,11 +60,10 @@ Result<std::vector<RankedMovie>> Ranker::rank(uint64_t request) {
 }
 
 Status Ranker::run_round(uint64_t first, size_t count) {
-  BE_ASSIGN_OR_RETURN(const CpuTime before, client_.cpu_time());
+  PatientClient::CpuStretch cpu;
+  BE_RETURN_IF_ERROR(cpu.begin(client_));
   for (size_t i = 0; i < count; ++i) BE_RETURN_IF_ERROR(rank(first + i).status());
-  BE_ASSIGN_OR_RETURN(const CpuTime after, client_.cpu_time());
-  fetches_.add_cpu(after - before);
-  return ok_status();
+  return cpu.end(count, fetches_);
 }
 
 }  // namespace be::apps

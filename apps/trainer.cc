@@ -98,7 +98,8 @@ Result<double> Trainer::run_epoch(uint32_t epoch,
 }
 
 Status Trainer::replay_pushes(size_t count, OperationMeter& meter) {
-  BE_ASSIGN_OR_RETURN(const CpuTime before, client_.cpu_time());
+  PatientClient::CpuStretch cpu;
+  BE_RETURN_IF_ERROR(cpu.begin(client_));
   size_t begin = 0;
   for (size_t i = 0; i < count; ++i) {
     const size_t end = std::min(begin + options_.batch, examples_.size());
@@ -108,9 +109,7 @@ Status Trainer::replay_pushes(size_t count, OperationMeter& meter) {
     client_.drain();
     begin = end < examples_.size() ? end : 0;
   }
-  BE_ASSIGN_OR_RETURN(const CpuTime after, client_.cpu_time());
-  meter.add_cpu(after - before);
-  return ok_status();
+  return cpu.end(count, meter);
 }
 
 }  // namespace be::apps

@@ -39,7 +39,10 @@ Result<T> wait_for(Node& node, Start start) {
 
 ParameterClient::ParameterClient(Node& node, const ParameterClientOptions& options,
                                  const View& view)
-    : node_(node), limits_(options.limits), view_(view), servers_(options.servers) {
+    : node_(node),
+      limits_(limits_within(options.limits, node.pool().stats().cap_bytes)),
+      view_(view),
+      servers_(options.servers) {
   for (const Address& server : servers_) {
     channels_.push_back(rpc::Channel::create(node, server, options.channel));
   }

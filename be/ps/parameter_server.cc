@@ -32,7 +32,9 @@ class ParameterServerImpl final : public ParameterServer {
  public:
   ParameterServerImpl(Node& node, const View& view, const ParameterServerOptions& options)
       : node_(node),
-        core_{view, options.server_index, options.limits, TableSet(options.max_tables)},
+        core_{view, options.server_index,
+              limits_within(options.limits, node.pool().stats().cap_bytes),
+              TableSet(options.max_tables)},
         control_(core_, node.pool()) {}
 
   Status start(const ParameterServerOptions& options);

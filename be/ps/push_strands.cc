@@ -48,6 +48,7 @@ void PushStrands::answer(Job& job) {
   const auto keys = static_cast<uint32_t>(job.push.request.keys.size());
   core_.counters.pushes.fetch_add(1, std::memory_order_relaxed);
   core_.counters.pushed_keys.fetch_add(keys, std::memory_order_relaxed);
+  job.push.call.body().reset();  // so that, at the memory cap, its own answer has room
   Result<Buffer> response = pool_.allocate_buffer(kPushResponseBytes);
   if (!response.ok()) {
     job.push.call.fail(response.status().with_context("the push was applied, but its answer"));

@@ -68,12 +68,14 @@ void write_push_response(std::span<uint8_t> frame, const PushResponse& response)
 Status check_request(const char* what, uint64_t keys, uint64_t bytes, const Limits& limits) {
   if (keys == 0) return error(Code::kInvalidArgument, "{}: key count 0", what);
   if (keys > limits.max_keys) {
-    return error(Code::kInvalidArgument, "{}: {} keys, more than the {} of one request", what, keys,
+    return error(Code::kInvalidArgument,
+                 "{}: {} keys, more than the {} of one request (ps.max_keys)", what, keys,
                  limits.max_keys);
   }
   if (bytes > limits.max_bytes) {
-    return error(Code::kInvalidArgument, "{}: {} bytes, more than the {} of one request", what,
-                 bytes, limits.max_bytes);
+    return error(Code::kInvalidArgument,
+                 "{}: {} bytes, more than the {} of one request (ps.max_bytes, memory.cap_bytes)",
+                 what, bytes, limits.max_bytes);
   }
   return ok_status();
 }

@@ -15,6 +15,7 @@
 // the parsed bytes, which need no alignment. Pure, any thread.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -28,11 +29,17 @@ namespace be::ps {
 inline constexpr const char* kFetchMethod = "be.ps.Fetch";
 inline constexpr const char* kPushMethod = "be.ps.Push";
 
-// Of one request to one server. Clients check before they send, servers before they use.
+// Of one request to one server. Clients check before they send, servers before they use. What
+// can never fit a node's memory cap is no request either: see limits_within.
 struct Limits {
   uint32_t max_keys = 1u << 20;
   size_t max_bytes = size_t{64} << 20;  // of the request and of the response
 };
+
+inline Limits limits_within(Limits limits, size_t memory_cap_bytes) {
+  limits.max_bytes = std::min(limits.max_bytes, memory_cap_bytes);
+  return limits;
+}
 
 // Elements of type T lying unaligned in somebody else's bytes.
 template <typename T>
@@ -112,7 +119,7 @@ Result<FetchResponse> parse_fetch_response(std::span<const uint8_t> frame, uint3
 Result<PushRequest> parse_push_request(std::span<const uint8_t> frame, const Limits& limits);
 Result<PushResponse> parse_push_response(std::span<const uint8_t> frame, uint32_t keys);
 
-// The bounds that both ends check: "Fetch: 2000000 keys, more than 1048576 a request".
+// The bounds that both ends check: "Fetch: key count 0".
 Status check_request(const char* what, uint64_t keys, uint64_t bytes, const Limits& limits);
 
 }  // namespace be::ps

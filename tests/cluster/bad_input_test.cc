@@ -1,5 +1,6 @@
 // What users get wrong: one clear line that names the thing, exit code 1 (wrong usage: 2), and no
 // file half-written.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -114,12 +115,15 @@ TEST_F(BadInput, ServersInTheWrongOrderAreNamed) {
 }
 
 TEST_F(BadInput, AMemoryCapThatIsTooSmallForTheJobIsNamed) {
+  std::string ratings = made_up_ratings(0);
+  for (int i = 1; i <= 500; ++i) ratings += fmt::format("{}\t{}\t4\t1\t\t\t\n", i, i);
+  write_file(data_, ratings);
   const Server server = start_server("0/1", "tcp");
   const std::string error =
       failure({"train", "--servers", server.address, "--data", data_, "--transport", "tcp",
                "--batch", "500", "--factors", "1024", "--set", "memory.cap_bytes=1MiB", "--set",
                "memory.block_size_bytes=64KiB"});
-  EXPECT_THAT(error, HasSubstr("cap"));
+  EXPECT_THAT(error, HasSubstr("memory.cap_bytes"));
 }
 
 TEST_F(BadInput, OutputsAppearWholeOrNotAtAll) {

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/wait.h>
 
 #include <csignal>
 #include <optional>
@@ -56,6 +57,15 @@ class ServerDeath : public testing::TestWithParam<std::string> {
     return status;
   }
 
+  // Stopped is what it is when all its threads are, which takes a moment.
+  void stand_still(size_t index) {
+    servers_[index].process->signal(SIGSTOP);
+    siginfo_t info;
+    ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(servers_[index].process->pid()), &info,
+                       WSTOPPED | WNOWAIT),
+              0);
+  }
+
   void restart(size_t index) {
     servers_[index].process->wait().ignore();
     servers_[index] = start_server(fmt::format("{}/3", index), GetParam(), servers_[index].address);
@@ -72,7 +82,7 @@ TEST_P(ServerDeath, CallsEndWithANamedErrorInTimeAndSucceedWhenItIsBack) {
   ASSERT_TRUE(fetch().ok());
   // One call is under way when the server dies.
   std::optional<Status> under_way;
-  servers_[1].process->signal(SIGSTOP);
+  stand_still(1);
   const Time start = node_->world().now();
   ASSERT_TRUE(client_
                   ->fetch(*table_, keys_, {},
@@ -97,7 +107,7 @@ TEST_P(ServerDeath, CallsEndWithANamedErrorInTimeAndSucceedWhenItIsBack) {
 }
 
 TEST_P(ServerDeath, AServerThatStandsStillCostsNoMoreThanTheDeadline) {
-  servers_[2].process->signal(SIGSTOP);
+  stand_still(2);
   for (int i = 0; i < 3; ++i) {
     const Status status = fetch();
     EXPECT_EQ(status.code(), Code::kDeadlineExceeded) << status.to_string();
@@ -159,7 +169,7 @@ TEST_P(ServerDeath, ATrainerAndARankerGoOnWhenTheServerIsBack) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Over, ServerDeath, testing::Values("softnic", "tcp"),
-                         [](const auto& info) { return info.param; });
+                         [](const auto& over) { return over.param; });
 
 }  // namespace
 }  // namespace be::cluster

@@ -212,21 +212,37 @@ TEST_F(ParameterClientTest, AServerThatCameBackEmptyIsNamedAndTakesItsTableAgain
   }
 }
 
-TEST_F(ParameterClientTest, AtTheMemoryCapAnOperationFailsByNameAndTheNextSucceeds) {
+TEST_F(ParameterClientTest, AtTheClientsMemoryCapAnOperationFailsByNameAndTheNextSucceeds) {
   start(1, sgd_table(1000));
   std::vector<Key> keys(20000);
   for (size_t i = 0; i < keys.size(); ++i) keys[i] = i;
-  const std::vector<float> gradients(keys.size() * 1000);  // 80 MB, more than a request may have
-  const auto big = client_->push_and_wait(*table_, keys, gradients, {});
-  ASSERT_FALSE(big.ok());
-  EXPECT_THAT(big.status().message(), HasSubstr("bytes, more than the 67108864"));
-  keys.resize(16000);  // 64 MB: within the limits, not within the node's cap
-  const auto capped =
-      client_->push_and_wait(*table_, keys, std::span(gradients).first(keys.size() * 1000), {});
-  ASSERT_FALSE(capped.ok());
-  EXPECT_EQ(capped.status().code(), Code::kResourceExhausted) << capped.status().to_string();
-  EXPECT_THAT(capped.status().message(), AllOf(HasSubstr("model/table"), HasSubstr("cap")));
-  keys.resize(10);
+  const std::vector<float> gradients(keys.size() * 1000);  // 80 MB
+  const auto push = [&](size_t count) {
+    return client_->push_and_wait(*table_, std::span(keys).first(count),
+                                  std::span(gradients).first(count * 1000), {});
+  };
+  EXPECT_THAT(push(20000).status().message(),
+              AllOf(HasSubstr("bytes, more than the 33554432"), HasSubstr("memory.cap_bytes")));
+  {
+    const Buffer other_use = client_node_->pool().allocate_buffer(size_t{20} << 20).value();
+    const Status capped = push(4000).status();  // 16 MB; the node's cap is 32 MiB
+    EXPECT_EQ(capped.code(), Code::kResourceExhausted) << capped.to_string();
+    EXPECT_THAT(capped.message(), AllOf(HasSubstr("model/table"), HasSubstr("cap")));
+  }
+  EXPECT_TRUE(push(4000).ok());
+}
+
+TEST_F(ParameterClientTest, AtTheServersMemoryCapAnOperationFailsByNameAndTheNextSucceeds) {
+  start(1, sgd_table(1000));
+  std::vector<Key> keys(4000);  // the answer is 16 MB
+  for (size_t i = 0; i < keys.size(); ++i) keys[i] = i;
+  {
+    const Buffer other_use = servers_[0].node->pool().allocate_buffer(size_t{20} << 20).value();
+    const Status capped = client_->fetch_and_wait(*table_, keys, {}).status();
+    EXPECT_EQ(capped.code(), Code::kResourceExhausted) << capped.to_string();
+    EXPECT_THAT(capped.message(),
+                AllOf(HasSubstr("model/table"), HasSubstr("server 0"), HasSubstr("cap")));
+  }
   EXPECT_TRUE(client_->fetch_and_wait(*table_, keys, {}).ok());
 }
 

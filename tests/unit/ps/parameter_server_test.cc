@@ -17,7 +17,7 @@ class ParameterServerTest : public ServerTest {
                                     Address::parse("127.0.0.1:0").value()));
     client_node_ = Node::create(kernel_world(), driven_node()).value();
     channel_ = rpc::Channel::create(*client_node_, servers_[0].server->address(), {});
-    create_table(sgd_table(2));
+    EXPECT_TRUE(create_table(sgd_table(2)).ok());
   }
 
   Status create_table(const TableSpec& spec) {

@@ -27,7 +27,7 @@ class ServerTest : public testing::Test {
   static NodeOptions tcp_node() {
     NodeOptions options;
     options.transport = TransportChoice::kTcp;
-    options.memory.cap_bytes = size_t{64} << 20;
+    options.memory.cap_bytes = size_t{32} << 20;
     return options;
   }
 
@@ -76,7 +76,8 @@ class ServerTest : public testing::Test {
   uint64_t rows() {
     uint64_t rows = 0;
     for (size_t i = 0; i < addresses_.size(); ++i) {
-      for (const TableStats& table : client_->stats(i)->tables()) rows += table.rows();
+      const StatsResponse stats = client_->stats(i).value();
+      for (const TableStats& table : stats.tables()) rows += table.rows();
     }
     return rows;
   }
