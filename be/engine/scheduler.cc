@@ -38,9 +38,10 @@ void Scheduler::add(uint32_t socket) {
 }
 
 void Scheduler::add_front(uint32_t socket) {
-  assert(links_of(socket).where == kNowhere);
+  Links& links = links_of(socket);
+  assert(links.where == kNowhere);
   List& list = lists_[kRun];
-  links_[socket] = {list.head, kNone, kRun};
+  links = {list.head, kNone, kRun};
   (list.head == kNone ? list.tail : links_[list.head].previous) = socket;
   list.head = socket;
 }
@@ -53,7 +54,8 @@ uint32_t Scheduler::take() {
 }
 
 void Scheduler::park(uint32_t socket, Wait wait) {
-  assert(links_of(socket).where == kNowhere);
+  [[maybe_unused]] const Links& links = links_of(socket);
+  assert(links.where == kNowhere);
   append(socket, static_cast<uint8_t>(wait));
 }
 
