@@ -34,7 +34,7 @@ struct NodeDevice {
 class DevicePort final : private PollHandler {
  public:
   static Result<std::unique_ptr<DevicePort>> create(IoThreadImpl& thread, NodeDevice device);
-  ~DevicePort();
+  virtual ~DevicePort();
   DevicePort(const DevicePort&) = delete;
   DevicePort& operator=(const DevicePort&) = delete;
 

@@ -38,7 +38,7 @@ class HandshakeChannel final : private PollHandler {
   // Takes a connected descriptor that is in no Poller.
   HandshakeChannel(IoThreadImpl& thread, int fd, Role role, const std::string& secret,
                    HandshakeUser* user);
-  ~HandshakeChannel();
+  virtual ~HandshakeChannel();
   HandshakeChannel(const HandshakeChannel&) = delete;
   HandshakeChannel& operator=(const HandshakeChannel&) = delete;
 

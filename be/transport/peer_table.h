@@ -20,6 +20,7 @@ class PeerTable final : public ConnectorOwner {
  public:
   PeerTable(const TransportContext& context, IoThreadImpl& thread)
       : context_(context), thread_(thread) {}
+  virtual ~PeerTable() = default;
 
   void connect(const Address& remote, TransportChoice choice, Time deadline,
                SocketHandler* handler);
