@@ -29,9 +29,7 @@ void TcpSocket::start(SocketHandler* handler, Status status) {
 void TcpSocket::close() {
   if (close_asked_ || state_ == State::kDead) return;
   close_asked_ = true;
-  Outgoing farewell;
-  farewell.kind = FrameKind::kSocketClose;
-  out_.push_back(std::move(farewell));
+  enqueue(FrameKind::kSocketClose, 0);
   watch_closing();
   if (state_ == State::kCreated) return;
   state_ = State::kFlushing;

@@ -66,6 +66,7 @@ class TcpSocket final : public Socket, public Resident, private PollHandler {
     uint64_t cookie = 0;
     uint32_t bytes = 0;
     FrameKind kind = FrameKind::kMessage;
+    uint8_t head[TcpFrame::kBytes];  // encoded: length and kind
   };
 
   static constexpr size_t kMaxQueued = 4096;       // messages; more are refused
@@ -77,6 +78,7 @@ class TcpSocket final : public Socket, public Resident, private PollHandler {
   void on_ready(bool readable, bool writable) override;
 
   // tcp_socket_send.cc
+  Outgoing& enqueue(FrameKind kind, uint32_t bytes);
   bool write_queued();
   int gather(iovec* iov);
   void written(size_t bytes);

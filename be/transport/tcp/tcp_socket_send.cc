@@ -73,12 +73,19 @@ Status TcpSocket::send(Message& message, uint64_t cookie) {
     return error(Code::kResourceExhausted, "{} messages to {} are queued already", out_.size(),
                  remote_.to_string());
   }
-  out_.push_back({.message = std::move(message),
-                  .cookie = cookie,
-                  .bytes = static_cast<uint32_t>(bytes),
-                  .kind = FrameKind::kMessage});
+  Outgoing& outgoing = enqueue(FrameKind::kMessage, static_cast<uint32_t>(bytes));
+  outgoing.message = std::move(message);
+  outgoing.cookie = cookie;
   if (state_ != State::kCreated && !writable_armed_) thread_.schedule(this);
   return {};
+}
+
+TcpSocket::Outgoing& TcpSocket::enqueue(FrameKind kind, uint32_t bytes) {
+  Outgoing& outgoing = out_.push_back({});
+  outgoing.kind = kind;
+  outgoing.bytes = bytes;
+  TcpFrame{bytes, kind}.encode(outgoing.head);
+  return outgoing;
 }
 
 bool TcpSocket::write_queued() {
@@ -110,9 +117,7 @@ int TcpSocket::gather(iovec* iov) {
   for (size_t i = 0; i < out_.size(); ++i) {
     const Outgoing& outgoing = out_[i];
     const Message& message = outgoing.message;
-    uint8_t head[TcpFrame::kBytes];
-    TcpFrame{outgoing.bytes, outgoing.kind}.encode(head);
-    bool fits = gatherer.add(head, sizeof(head));
+    bool fits = gatherer.add(outgoing.head, sizeof(outgoing.head));
     if (fits) fits = gatherer.add(message.header, message.header_bytes);
     for (size_t part = 0; fits && part < message.count; ++part) {
       fits = gatherer.add(message.parts[part].data(), message.parts[part].size());

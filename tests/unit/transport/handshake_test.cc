@@ -35,7 +35,8 @@ std::vector<uint8_t> tcp_header(uint32_t length, FrameKind kind = FrameKind::kMe
 // A server, an honest connection that goes on, and a raw peer that does not behave.
 class BadPeers : public ::testing::Test {
  protected:
-  BadPeers() : client(make_node(driven_options())) {
+  void SetUp() override {
+    client = make_node(driven_options());
     NodeOptions options = driven_options();
     options.handshake_timeout = 50ms;
     options.max_message_bytes = 1 << 20;
@@ -46,7 +47,7 @@ class BadPeers : public ::testing::Test {
     EXPECT_TRUE(until([&] { return honest.opened == 1; }));
   }
 
-  ~BadPeers() override {
+  void TearDown() override {
     expect_honest_echo();
     honest.messages.clear();
     client.reset();
@@ -56,6 +57,7 @@ class BadPeers : public ::testing::Test {
     EXPECT_TRUE(drive({server.get()}, [&] { return host->accepted(0).closed == 1; }));
     EXPECT_EQ(server->pool().stats().live_bytes, 0u);
     host->listener.reset();
+    server.reset();
   }
 
   bool until(const std::function<bool()>& done) {

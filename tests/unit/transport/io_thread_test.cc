@@ -25,6 +25,7 @@ TEST(TaskInbox, RunsTasksOfEachThreadInTheirOrder) {
   int run = 0;
   bool in_order = true;
   std::vector<std::thread> threads;
+  threads.reserve(kThreads);
   for (int thread = 0; thread < kThreads; ++thread) {
     threads.emplace_back([&, thread] {
       for (int i = 0; i < kTasks; ++i) {
@@ -180,6 +181,7 @@ TEST(Nodes, CarryTrafficOnTheirOwnThreads) {
 
   class Echo final : public SocketHandler {
    public:
+    virtual ~Echo() = default;
     void on_open(Socket&) override {}
     void on_message(Socket& socket, Buffer buffer) override {
       Message message(std::move(buffer));
@@ -198,6 +200,7 @@ TEST(Nodes, CarryTrafficOnTheirOwnThreads) {
   class Client final : public SocketHandler {
    public:
     Client(Node& node, std::function<void()> tell) : node_(node), tell_(std::move(tell)) {}
+    virtual ~Client() = default;
     void on_open(Socket& socket) override { next(socket); }
     void on_message(Socket& socket, Buffer) override {
       if (++received < 500) {

@@ -41,6 +41,7 @@ Status send_text(Socket& socket, Node& node, const std::string& text, uint64_t c
 // Writes down everything; what it does besides is settable.
 class Recorder final : public SocketHandler {
  public:
+  virtual ~Recorder() = default;
   void on_open(Socket& opened) override;
   void on_message(Socket& socket, Buffer message) override;
   void on_sent(Socket& socket, uint64_t cookie, const Status& status) override;
