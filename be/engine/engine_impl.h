@@ -34,6 +34,8 @@ namespace be {
 // WriteRequests + the answers to our own w + c GrantCancels.
 uint32_t reserved_receives(const EngineOptions& options);
 
+// Members stand by meaning, not by size.
+// NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding)
 struct Engine::Impl {
   // --- constants
   static constexpr uint32_t kMaxSge = 1 + Message::kMaxParts;  // header, parts

@@ -167,6 +167,7 @@ TEST_F(EngineFailure, FailBeforeConnectEndsInDeadToo) {
 TEST_F(EngineFailure, CreateAtTheCapLeavesNothingBehind) {
   Station station(size_t{128} << 10);
   struct Deaf final : EngineUser {
+    virtual ~Deaf() = default;
     void on_frame(FrameKind, SocketId, Buffer) override {}
     void on_sent(SocketId, uint64_t, const Status&) override {}
     void on_engine_failed(const Status&) override {}

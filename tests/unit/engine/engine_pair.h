@@ -79,7 +79,7 @@ class EngineEnd final : public Station, public EngineUser {
     EXPECT_TRUE(made.ok()) << made.status().to_string();
     if (made.ok()) engine = std::move(made).value();
   }
-  ~EngineEnd() {
+  virtual ~EngineEnd() {
     frames.clear();
     if (engine && engine->state() != Engine::State::kInit) {
       engine->fail(error(Code::kClosed, "end of test"));

@@ -1,0 +1,144 @@
+// Everything at once, seed by seed: sizes, classes, closed sockets, hoarded memory, failure.
+#include <cstring>
+#include <map>
+#include <random>
+#include <set>
+
+#include "tests/unit/engine/engine_pair.h"
+
+namespace be {
+namespace {
+
+class EngineRandom : public EnginePair {
+ protected:
+  static constexpr uint32_t kSockets = 9;
+
+  // What one end has sent, and what the other must see of it.
+  struct Direction {
+    uint64_t next_cookie = 1;
+    std::map<SocketId, uint64_t> last_seen;
+    uint64_t seen = 0;
+  };
+
+  static std::string content(uint64_t cookie, size_t length) {
+    std::string text(sizeof(cookie), '\0');
+    std::memcpy(text.data(), &cookie, sizeof(cookie));
+    return text + pattern(length - sizeof(cookie), static_cast<uint32_t>(cookie));
+  }
+
+  void send_something(EngineEnd& end, Direction& way) {
+    const size_t scale[] = {8, 200, 6000, 60000, 400000};
+    const size_t length = 8 + random_() % scale[random_() % 5];
+    const auto klass = static_cast<MessageClass>(random_() % 2);
+    // A direction of a socket carries one class.
+    const SocketId socket = random_() % kSockets * 2 + static_cast<SocketId>(klass);
+    auto memory = end.pool->allocate_buffer(length);
+    if (!memory.ok()) return;
+    const std::string text = content(way.next_cookie, length);
+    std::memcpy(memory->data(), text.data(), length);
+    if (end.send(socket, Message(*std::move(memory)), way.next_cookie, klass).ok()) {
+      ++way.next_cookie;
+    }
+  }
+
+  void listen(EngineEnd& end, Direction& way) {
+    end.on_frame_hook = [&](FrameKind, SocketId socket, Buffer& payload) {
+      ASSERT_GE(payload.size(), 8u);
+      uint64_t cookie = 0;
+      std::memcpy(&cookie, payload.data(), sizeof(cookie));
+      ASSERT_EQ(text_of(payload), content(cookie, payload.size()));
+      ASSERT_GT(cookie, way.last_seen[socket]) << "order of a socket";
+      way.last_seen[socket] = cookie;
+      ++way.seen;
+      if (random_() % 8 == 0)
+        end.frames.push_back({FrameKind::kMessage, socket, std::move(payload)});
+    };
+  }
+
+  // Each accepted message was told of once; the good ones arrived.
+  static void expect_complete(const EngineEnd& end, const Direction& way) {
+    std::set<uint64_t> told;
+    uint64_t good = 0;
+    for (const auto& one : end.sent) {
+      EXPECT_TRUE(told.insert(one.cookie).second) << "told twice of " << one.cookie;
+      if (one.status.ok()) ++good;
+    }
+    EXPECT_EQ(told.size(), way.next_cookie - 1);
+    EXPECT_GE(way.seen, good);
+  }
+
+  void act(EngineEnd& end, Direction& way) {
+    switch (random_() % 32) {
+      case 0:
+        end.engine->close_socket(random_() % (2 * kSockets), error(Code::kClosed, "closed"));
+        break;
+      case 1:
+        if (auto more = end.pool->allocate_buffer(100000); more.ok()) {
+          end.frames.push_back({FrameKind::kMessage, 0, *std::move(more)});
+        }
+        break;
+      case 2:
+        end.frames.clear();
+        break;
+      default:
+        if (end.engine->stats().queued_messages < 40) send_something(end, way);
+    }
+  }
+
+  std::mt19937 random_;
+};
+
+TEST_F(EngineRandom, EveryMessageEndsOnceInOrderWithItsContentWhateverHappens) {
+  for (uint32_t seed = 1; seed <= 24; ++seed) {
+    SCOPED_TRACE(seed);
+    random_.seed(seed);
+    EngineOptions options[2];
+    for (EngineOptions& one : options) {
+      one.send_queue_depth = 2 + random_() % 20;
+      one.recv_queue_depth = 2 + random_() % 20;
+      one.grants = 2 + random_() % 6;
+      one.write_requests = 2 + random_() % 6;
+      one.grant_cancels = 1 + random_() % 3;
+      one.eager_bytes = 512u << random_() % 5;
+      one.fragment_bytes = 1024u << random_() % 6;
+      one.send_window_bytes = random_() % 2 ? 0 : one.fragment_bytes * (1 + random_() % 4);
+      one.grant_budget_bytes = 100000 + random_() % 1000000;
+    }
+    make(options[0], options[1], size_t{3} << 20, size_t{3} << 20);
+    Direction from_a, from_b;
+    listen(*a, from_b);
+    listen(*b, from_a);
+    for (int step = 0; step < 4000; ++step) {
+      if (step % 2 == 0) act(*a, from_a);
+      if (step % 3 == 0) act(*b, from_b);
+      if (random_() % 2) a->pump();
+      if (random_() % 2) b->pump();
+      if (random_() % 64 == 0) a->now += 10ms, b->now += 10ms;
+    }
+    ASSERT_EQ(a->failures + b->failures, 0) << a->failure.to_string() << b->failure.to_string();
+    if (seed % 3 == 0) {
+      a->engine->fail(error(Code::kUnavailable, "cable cut"));
+      b->engine->fail(error(Code::kUnavailable, "cable cut"));
+    } else {
+      a->frames.clear();
+      b->frames.clear();
+      EXPECT_TRUE(run([&] {
+        a->frames.clear();
+        b->frames.clear();
+        return a->sent.size() == from_a.next_cookie - 1 && b->sent.size() == from_b.next_cookie - 1;
+      })) << "everything ends: "
+          << a->sent.size() << " of " << from_a.next_cookie - 1 << ", " << b->sent.size() << " of "
+          << from_b.next_cookie - 1;
+      EXPECT_TRUE(run(
+          [&] { return a->engine->stats().open_grants + b->engine->stats().open_grants == 0; }));
+      EXPECT_EQ(a->failures + b->failures, 0) << a->failure.to_string() << b->failure.to_string();
+    }
+    expect_complete(*a, from_a);
+    expect_complete(*b, from_b);
+    EXPECT_GT(from_a.seen + from_b.seen, 200u);
+    TearDown();
+  }
+}
+
+}  // namespace
+}  // namespace be
