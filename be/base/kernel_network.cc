@@ -202,9 +202,11 @@ Status KernelNetwork::connect_result(int fd) {
   return {};
 }
 
+// One piece, the common case of small messages, goes the shorter way through the kernel.
 IoResult KernelNetwork::read(int fd, const iovec* iov, int count) {
   for (;;) {
-    const ssize_t bytes = readv(fd, iov, std::min(count, IOV_MAX));
+    const ssize_t bytes = count == 1 ? recv(fd, iov->iov_base, iov->iov_len, 0)
+                                     : readv(fd, iov, std::min(count, IOV_MAX));
     if (bytes > 0) return {.bytes = static_cast<size_t>(bytes)};
     if (bytes == 0) return {.kind = IoResult::Kind::kEnd};
     if (errno != EINTR) return failure_of(errno);
@@ -216,7 +218,8 @@ IoResult KernelNetwork::write(int fd, const iovec* iov, int count) {
   message.msg_iov = const_cast<iovec*>(iov);
   message.msg_iovlen = static_cast<size_t>(std::min(count, IOV_MAX));
   for (;;) {
-    const ssize_t bytes = sendmsg(fd, &message, MSG_NOSIGNAL);
+    const ssize_t bytes = count == 1 ? send(fd, iov->iov_base, iov->iov_len, MSG_NOSIGNAL)
+                                     : sendmsg(fd, &message, MSG_NOSIGNAL);
     if (bytes >= 0) return {.bytes = static_cast<size_t>(bytes)};
     if (errno != EINTR) return failure_of(errno);
   }

@@ -137,6 +137,7 @@ bool IoThreadImpl::iterate() {
     if (direct_->poll_input()) {
       direct_misses_ = 0;
       worked = true;
+      run_scheduled();
     } else if (++direct_misses_ == kDirectMisses) {
       direct_ = nullptr;
     }
