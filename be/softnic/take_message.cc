@@ -49,6 +49,13 @@ Taken refuse(QueuePair& qp, ibv_wc_status ours, ibv_wc_status theirs) {
   return Taken::kFailed;
 }
 
+// A slot's count is older than one that we have read from the block meanwhile, if the slot became
+// visible after our last look at the ring: it says nothing new then.
+bool take_count(QueuePair& qp, uint32_t count) {
+  rc::SendQueue& sends = qp.core.sends();
+  return static_cast<int32_t>(count - sends.acknowledged()) <= 0 || sends.acknowledge(count);
+}
+
 // No receive for the message at the head of the ring.
 Taken not_ready(QueuePair& qp, uint8_t rnr_retry) {
   // Slots behind it may carry the acknowledgements that the user waits for before it posts
@@ -56,7 +63,7 @@ Taken not_ready(QueuePair& qp, uint8_t rnr_retry) {
   for (uint32_t i = qp.received + 1; i - qp.received < qp.ring_depth; ++i) {
     const Slot& slot = qp.ring[i & qp.ring_mask];
     if (slot.sequence.load(std::memory_order_acquire) != i + 1) break;
-    if (!qp.core.sends().acknowledge(slot.header.acknowledged)) {
+    if (!take_count(qp, slot.header.acknowledged)) {
       return violated(qp, "the peer acknowledges what was not sent");
     }
   }
@@ -147,7 +154,7 @@ Taken take_message(QueuePair& qp) {
   const Slot& slot = qp.ring[qp.received & qp.ring_mask];
   if (slot.sequence.load(std::memory_order_acquire) != qp.received + 1) return Taken::kNothing;
   const SlotHeader header = copy_once(slot.header);
-  if (!qp.core.sends().acknowledge(header.acknowledged)) {
+  if (!take_count(qp, header.acknowledged)) {
     return violated(qp, "the peer acknowledges what was not sent");
   }
   if (header.opcode < kSlotSend || header.opcode > kSlotWriteWithImm) {
@@ -182,7 +189,7 @@ bool take_acknowledgements(QueuePair& qp) {
     const uint64_t word = qp.block->acknowledged.load(std::memory_order_acquire);
     const uint32_t count = static_cast<uint32_t>(word);
     // Slots may have told us more already.
-    if (static_cast<int32_t>(count - sends.acknowledged()) > 0 && !sends.acknowledge(count)) {
+    if (!take_count(qp, count)) {
       violated(qp, "the peer acknowledges what was not sent");
       return false;
     }
