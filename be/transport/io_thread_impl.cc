@@ -100,12 +100,14 @@ bool IoThreadImpl::step() {
 bool IoThreadImpl::poll() {
   driver_.store(std::this_thread::get_id(), std::memory_order_relaxed);
   const Inside inside(this);
+  clock_due_ = true;
   return iterate();
 }
 
 bool IoThreadImpl::run_until(const std::function<bool()>& done, Time deadline, bool spin_forever) {
   driver_.store(std::this_thread::get_id(), std::memory_order_relaxed);
   const Inside inside(this);
+  clock_due_ = true;
   for (;;) {
     if (done()) return true;
     const bool worked = iterate();
@@ -122,11 +124,7 @@ bool IoThreadImpl::run_until(const std::function<bool()>& done, Time deadline, b
 bool IoThreadImpl::iterate() {
   assert(!in_iteration_);
   in_iteration_ = true;
-  now_ = world_.now();
-  if (yielded_at_ != kNever) {
-    if (now_ - yielded_at_ > kLongYield) crowded_until_ = now_ + kCrowdedPeriod;
-    yielded_at_ = kNever;
-  }
+  read_clock();
   bool worked = inbox_.run_all();
   worked |= run_scheduled();
   if (!ports_.empty() && poll_ports()) {
@@ -147,12 +145,28 @@ bool IoThreadImpl::iterate() {
   worked |= run_scheduled();
   bury();
   in_iteration_ = false;
+  clock_due_ |= worked;
   return worked;
 }
 
+// Reading the clock costs as much as a look at the queues, and nothing of length happens between
+// two empty iterations.
+void IoThreadImpl::read_clock() {
+  if (!clock_due_ && ++since_clock_ < kClockInterval) return;
+  clock_due_ = false;
+  since_clock_ = 0;
+  now_ = world_.now();
+  if (yielded_at_ != kNever) {
+    if (now_ - yielded_at_ > kLongYield) crowded_until_ = now_ + kCrowdedPeriod;
+    yielded_at_ = kNever;
+  }
+}
+
 bool IoThreadImpl::check_poller() {
-  const bool other_input = direct_ != nullptr || engine_count() > 0;
-  if (other_input && poller_hot_ == 0 && ++since_poller_ < kPollerInterval) return false;
+  const int interval = engine_count() > 0   ? kPollerIntervalOfEngines
+                       : direct_ != nullptr ? kPollerInterval
+                                            : 1;
+  if (poller_hot_ == 0 && ++since_poller_ < interval) return false;
   since_poller_ = 0;
   if (poller_->wait(Time::min()) > 0) {
     poller_hot_ = kPollerInterval;
@@ -211,9 +225,12 @@ bool IoThreadImpl::run_scheduled() {
 void IoThreadImpl::idle(Time deadline, bool spin_forever) {
   if (idle_since_ == kNever) idle_since_ = now_;
   if (spin_forever) {
-    if (++empty_iterations_ % kSpinsPerYield == 0) poller_->yield();
+    if (++empty_iterations_ % kSpinsPerYield != 0) return;
+    clock_due_ = true;
+    poller_->yield();
   } else if (now_ - idle_since_ < options_.spin && now_ >= crowded_until_) {
     yielded_at_ = now_;
+    clock_due_ = true;
     poller_->yield();
   } else {
     sleep(deadline);
@@ -234,6 +251,7 @@ void IoThreadImpl::sleep(Time deadline) {
   }
   if (!scheduled_.empty() || !inbox_.about_to_sleep()) return;
   // Handlers run inside of wait(): for them now() reads the clock.
+  clock_due_ = true;
   if (poller_->wait(until) > 0) idle_since_ = kNever;
   inbox_.awake();
 }

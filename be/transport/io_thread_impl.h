@@ -7,7 +7,7 @@
 //
 // "Output put off" is Resident::progress(): gathering writes, an engine's next work requests.
 // Looking into the Poller is a system call, so while engines are polled, or the one TCP
-// connection in use is read directly, it is done only every kPollerInterval-th iteration.
+// connection in use is read directly, it is done only once in many iterations.
 //
 // Life: created -> started or driven -> begin_shutdown -> residents gone (or the bound passed)
 // -> stopped: posts are refused.
@@ -92,9 +92,11 @@ class IoThreadImpl final : public IoThread {
   // Poller checks: one in so many iterations while other input is hot; every iteration for
   // some time after the Poller had something.
   static constexpr int kPollerInterval = 16;
+  static constexpr int kPollerIntervalOfEngines = 64;
+  static constexpr int kClockInterval = 8;
   static constexpr size_t kMaxPorts = 64;
   static constexpr int kDirectMisses = 1024;
-  static constexpr int kSpinsPerYield = 32;
+  static constexpr int kSpinsPerYield = 128;
   // A yield that takes so long gave the core to somebody who computes. Who sleeps is woken ahead
   // of such a one, who yields waits for its whole time slice: so sleep at once for a while.
   static constexpr Nanoseconds kLongYield = 500us;
@@ -105,6 +107,7 @@ class IoThreadImpl final : public IoThread {
 
   void add(std::unique_ptr<Resident> resident);
   bool iterate();
+  void read_clock();
   bool check_poller();
   bool run_scheduled();
   bool poll_ports();
@@ -130,6 +133,8 @@ class IoThreadImpl final : public IoThread {
   Time yielded_at_ = kNever;
   Time crowded_until_ = Time::min();
   bool in_iteration_ = false;
+  bool clock_due_ = true;
+  int since_clock_ = 0;
   int poller_hot_ = 0;
   int since_poller_ = 0;
   int empty_iterations_ = 0;
