@@ -56,6 +56,7 @@ Result<Worker> Cluster::start_worker(const std::string& name, std::vector<std::s
   arguments.insert(arguments.end(), common.begin(), common.end());
   arguments.insert(arguments.end(), plan_.settings.begin(), plan_.settings.end());
   Worker worker;
+  worker.progress = nlohmann::json::object();
   BE_ASSIGN_OR_RETURN(worker.process, ChildProcess::start(fmt::format("{} ({})", name, transport_),
                                                           plan_.program, arguments));
   return worker;
@@ -99,7 +100,7 @@ std::vector<Worker*> Cluster::trainers() {
 Status Cluster::step(const std::vector<Worker*>& workers, const OnEvent& on_event) {
   for (Worker* worker : workers) {
     worker->waiting = false;
-    worker->progress = nullptr;
+    worker->progress["fraction"] = 0;
     if (!worker->process->send_line("go")) return worker->process->wait();
   }
   return wait_until_waiting(workers, on_event);
@@ -129,7 +130,7 @@ Status Cluster::read_events(Worker& worker) {
     if (kind == "waiting") {
       worker.waiting = true;
     } else if (kind == "progress" || kind == "epoch" || kind == "round") {
-      worker.progress = std::move(event);
+      worker.progress.update(event);
     } else if (kind == "result") {
       worker.result = std::move(event);
     } else {

@@ -34,15 +34,15 @@ struct ClusterPlan {
   uint64_t seed = 1;
   size_t candidates = 100;
   uint32_t rounds = 10;
-  size_t requests_per_round = 1000;
-  size_t pushes_per_round = 200;
+  size_t requests_per_round = 2000;
+  size_t pushes_per_round = 300;
   std::vector<std::string> settings;  // for every child: --config, --set
 };
 
 struct Worker {
   std::unique_ptr<ChildProcess> process;
   bool waiting = false;
-  nlohmann::json progress;  // the last "progress" or "epoch" event of the current stretch
+  nlohmann::json progress;  // the latest of every field of "progress", "epoch", "round"
   nlohmann::json result;    // null until it has ended
 };
 

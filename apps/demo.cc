@@ -52,7 +52,7 @@ class Demo {
 double operations_of(const std::vector<Worker*>& workers) {
   double sum = 0;
   for (const Worker* worker : workers) {
-    if (worker->progress.is_object()) sum += worker->progress.value("operations", 0.0);
+    sum += worker->progress.value("operations", 0.0);
   }
   return sum;
 }
@@ -132,15 +132,15 @@ void Demo::show(const Cluster& cluster, const std::vector<Worker*>& workers,
                 const std::string& what) {
   double fraction = 0;
   for (const Worker* worker : workers) {
-    if (worker->progress.is_object()) fraction += worker->progress.value("fraction", 1.0);
+    fraction += worker->progress.value("fraction", 0.0);
   }
   fraction /= static_cast<double>(workers.size());
   std::string text = fmt::format("{}  {}", cluster.transport(), what);
   const nlohmann::json& first = workers[0]->progress;
-  if (first.is_object() && first.contains("loss")) {
+  if (first.contains("loss")) {
     text += fmt::format("  loss {:.4f}", first["loss"].get<double>());
   }
-  if (first.is_object() && first.contains("auc")) {
+  if (first.contains("auc")) {
     text += fmt::format("  AUC {:.4f}", first["auc"].get<double>());
   }
   const double elapsed =

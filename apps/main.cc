@@ -2,6 +2,7 @@
 // that runs them all.
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <exception>
 
 #include "apps/commands.h"
 #include "apps/settings.h"
@@ -49,7 +50,11 @@ int main(int argc, char** argv) {
   }
 
   be::Status status = settings.load();
-  if (status.ok()) status = chosen();
+  try {
+    if (status.ok()) status = chosen();
+  } catch (const std::exception& defect) {  // of a library; ours return a Status
+    status = be::Status(be::Code::kInternal, defect.what());
+  }
   if (status.ok()) return 0;
   std::fprintf(stderr, "byteexpress %s: %s\n", program.get_subcommands()[0]->get_name().c_str(),
                status.message().c_str());

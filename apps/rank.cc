@@ -49,10 +49,11 @@ Status rank(const RankCommand& command, const Settings& settings) {
                       PatientClient::connect(settings, command.servers, command.patience));
   BE_RETURN_IF_ERROR(client->open_table(command.model, kTableName));
   OperationMeter evaluation_fetches;
-  BE_ASSIGN_OR_RETURN(const Evaluation evaluation,
-                      evaluate(*client, ratings, command.seed, evaluation_fetches));
+  const Result<Evaluation> evaluation =
+      evaluate(*client, ratings, command.seed, evaluation_fetches);
+  if (!evaluation.ok()) return evaluation.status().with_context(command.data);
   reporter.line(
-      fmt::format("AUC {:.4f} on {} held-out ratings", evaluation.auc, evaluation.examples));
+      fmt::format("AUC {:.4f} on {} held-out ratings", evaluation->auc, evaluation->examples));
 
   Ranker ranker(*client, ratings, command.seed, command.candidates);
   BE_RETURN_IF_ERROR(show_sample(ranker, ratings, reporter));
@@ -62,7 +63,7 @@ Status rank(const RankCommand& command, const Settings& settings) {
     BE_RETURN_IF_ERROR(pacer->wait_for_go(reporter));
     const uint64_t first = uint64_t{round} * command.requests;
     BE_RETURN_IF_ERROR(measured.run_round(first, command.requests));
-    reporter.event("round", {{"round", round}});
+    reporter.event("round", {{"round", round}, {"fraction", 1}});
     reporter.line(
         fmt::format("round {}/{}: {}", round, command.rounds, measured.fetches().figures().dump()));
   }
@@ -70,8 +71,8 @@ Status rank(const RankCommand& command, const Settings& settings) {
   BE_ASSIGN_OR_RETURN(const PatientClient::Memory memory, client->memory());
   const nlohmann::json result = {
       {"transport", client->transport()},
-      {"auc", evaluation.auc},
-      {"held_out", evaluation.examples},
+      {"auc", evaluation->auc},
+      {"held_out", evaluation->examples},
       {"candidates", command.candidates},
       {"fetch", measured.fetches().figures()},
       {"missing_keys", measured.missing_keys()},

@@ -112,6 +112,7 @@ void Settings::add_options(CLI::App& command) {
       ->type_name("FILE");
   command.add_option("--set", sets_, "one setting, e.g. --set memory.cap_bytes=256MiB; repeatable")
       ->type_name("KEY=VALUE")
+      ->always_capture_default(false)
       ->allow_extra_args(false);
 }
 

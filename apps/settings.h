@@ -23,8 +23,7 @@ class Settings {
   void add_options(CLI::App& command);
   Status load();
 
-  // Connected to the bound fields below; for `byteexpress config`.
-  const Config& config() const { return config_; }
+  Config& config() { return config_; }  // bound to the fields below
 
   NodeOptions node;
   rpc::ChannelOptions channel;

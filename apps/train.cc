@@ -66,7 +66,7 @@ class TrainRun {
  private:
   Status run_epochs(Trainer& trainer, Pacer& pacer);
   Status replay_pushes(Trainer& trainer, Pacer& pacer);
-  Status evaluate_epoch(uint32_t epoch);
+  Status evaluate_model();
   Status dump(OutputFile& file);
   void report_progress(const Trainer& trainer, uint32_t epoch, size_t examples, double loss);
 
@@ -125,7 +125,7 @@ Status TrainRun::run_epochs(Trainer& trainer, Pacer& pacer) {
                         }));
     training_time_ += client_->now() - start;
     result_["loss"] = loss;
-    if (command_.evaluates) BE_RETURN_IF_ERROR(evaluate_epoch(epoch));
+    if (command_.evaluates) BE_RETURN_IF_ERROR(evaluate_model());
     reporter_.event("epoch",
                     {{"epoch", epoch},
                      {"loss", loss},
@@ -141,16 +141,13 @@ Status TrainRun::run_epochs(Trainer& trainer, Pacer& pacer) {
   return ok_status();
 }
 
-Status TrainRun::evaluate_epoch(uint32_t epoch) {
+Status TrainRun::evaluate_model() {
   OperationMeter unused;
-  BE_ASSIGN_OR_RETURN(const Evaluation evaluation,
-                      evaluate(*client_, ratings_, command_.trainer.seed, unused));
-  result_["auc"] = evaluation.auc;
-  result_["held_out"] = evaluation.examples;
-  if (epoch < command_.epochs || evaluation.auc == evaluation.auc) return ok_status();
-  return error(Code::kInvalidArgument,
-               "{}: the {} held-out ratings are all liked or all not: AUC is undefined",
-               command_.data, evaluation.examples);
+  const Result<Evaluation> evaluation = evaluate(*client_, ratings_, command_.trainer.seed, unused);
+  if (!evaluation.ok()) return evaluation.status().with_context(command_.data);
+  result_["auc"] = evaluation->auc;
+  result_["held_out"] = evaluation->examples;
+  return ok_status();
 }
 
 void TrainRun::report_progress(const Trainer& trainer, uint32_t epoch, size_t examples,
@@ -172,7 +169,7 @@ Status TrainRun::replay_pushes(Trainer& trainer, Pacer& pacer) {
   for (uint32_t round = 1; round <= command_.replay_rounds; ++round) {
     BE_RETURN_IF_ERROR(pacer.wait_for_go(reporter_));
     BE_RETURN_IF_ERROR(trainer.replay_pushes(command_.replayed_pushes, meter));
-    reporter_.event("round", {{"round", round}});
+    reporter_.event("round", {{"round", round}, {"fraction", 1}});
   }
   result_["replayed_push"] = meter.figures();
   reporter_.line(fmt::format("replayed pushes, one at a time: {}", meter.figures().dump()));
@@ -208,6 +205,7 @@ void add_train(CLI::App& program, Settings& settings, Command& chosen) {
   app->add_option("--servers", command->servers, "parameter servers, in the order of their shards")
       ->delimiter(',')
       ->required()
+      ->always_capture_default(false)
       ->type_name("HOST:PORT,...");
   app->add_option("--data", command->data, "ratings, see docs/data-format.md")
       ->required()

@@ -1,6 +1,7 @@
 #include "apps/trainer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "be/base/hash.h"
@@ -43,7 +44,13 @@ Result<Evaluation> evaluate(PatientClient& client, const Ratings& ratings, uint6
       rest = rest.subspan(floats);
     }
   }
-  return Evaluation{area_under_curve(scores, liked), held_out.size()};
+  const double auc = area_under_curve(scores, liked);
+  if (std::isnan(auc)) {
+    return error(Code::kInvalidArgument,
+                 "the {} held-out ratings are all liked or all not: AUC is undefined",
+                 held_out.size());
+  }
+  return Evaluation{auc, held_out.size()};
 }
 
 Trainer::Trainer(PatientClient& client, const Ratings& ratings, const TrainerOptions& options)

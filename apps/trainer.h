@@ -37,7 +37,8 @@ struct TrainerOptions {
 };
 inline constexpr const char* kTableName = "features";
 
-// The model's quality on the held-out tenth; NaN if it holds only liked or only other examples.
+// The model's quality on the held-out tenth; an error if that holds only liked or only other
+// examples.
 struct Evaluation {
   double auc = 0;
   size_t examples = 0;

@@ -11,6 +11,9 @@
 namespace be::ps {
 namespace {
 
+// 8,192 keys, about a millisecond: longer Fetches would hold up the I/O thread.
+constexpr size_t kInlineFetchBytes = 64 << 10;
+
 Status check_dim(const Table& table, uint32_t dim) {
   if (dim == table.spec().dim) return ok_status();
   return error(Code::kInvalidArgument, "gradients of dim {} for table '{}' of dim {}", dim,
@@ -43,6 +46,7 @@ class ParameterServerImpl final : public ParameterServer {
 
  private:
   void on_fetch(rpc::ServerCall call);
+  void answer_fetch(rpc::ServerCall call);
   void on_push(rpc::ServerCall call);
   Result<Buffer> fetch(std::span<const uint8_t> frame);
   Result<PushRequest> validate_push(std::span<const uint8_t> frame, Table*& table);
@@ -52,12 +56,14 @@ class ParameterServerImpl final : public ParameterServer {
   ServerCore core_;
   ControlService control_;
   std::unique_ptr<PushStrands> strands_;
+  std::unique_ptr<WorkerPool> long_fetches_;
   std::unique_ptr<rpc::Server> server_;  // ends first: no call reaches the others any more
 };
 
 Status ParameterServerImpl::start(const ParameterServerOptions& options) {
   BE_ASSIGN_OR_RETURN(strands_,
                       PushStrands::start(node_.world(), options.push_threads, node_.pool(), core_));
+  BE_ASSIGN_OR_RETURN(long_fetches_, node_.world().executor().start_workers("ps-fetch", 1));
   BE_ASSIGN_OR_RETURN(server_, rpc::Server::create(node_, options.rpc));
   BE_RETURN_IF_ERROR(
       server_->add_method(kFetchMethod, rpc::RunOn::kIoThread,
@@ -74,6 +80,12 @@ void ParameterServerImpl::refuse(rpc::ServerCall& call, const Status& status) {
 }
 
 void ParameterServerImpl::on_fetch(rpc::ServerCall call) {
+  if (call.body().size() <= kInlineFetchBytes) return answer_fetch(std::move(call));
+  long_fetches_->submit(
+      [this, call = std::move(call)]() mutable { answer_fetch(std::move(call)); });
+}
+
+void ParameterServerImpl::answer_fetch(rpc::ServerCall call) {
   Result<Buffer> response = fetch(call.body().bytes());
   if (!response.ok()) return refuse(call, response.status());
   call.reply({{}, std::move(*response)});

@@ -1,6 +1,7 @@
 // ParameterServer: one server's share of all tables, over rpc.
 //
-//   be.ps.Fetch   raw, inline on the I/O thread: reads rows straight into a registered Buffer
+//   be.ps.Fetch   raw, inline on the I/O thread (very long ones on a worker): reads rows straight
+//                 into a registered Buffer
 //   be.ps.Push    raw, checked on the I/O thread, applied by the push strands in arrival order
 //   be.ps.ParameterService   protobuf, on the workers: tables, description, statistics
 //

@@ -36,6 +36,15 @@ TEST_F(ParameterClientTest, FetchGivesEachKeysRowInTheCallersOrderRepetitionsInc
   }
 }
 
+TEST_F(ParameterClientTest, AFetchTooLongForTheIoThreadIsAnsweredAllTheSame) {
+  start(1, sgd_table(1));
+  std::vector<Key> keys(100000);
+  for (size_t i = 0; i < keys.size(); ++i) keys[i] = i;
+  const auto rows = client_->fetch_and_wait(*table_, keys, {});
+  ASSERT_TRUE(rows.ok()) << rows.status().to_string();
+  for (size_t i = 0; i < keys.size(); ++i) ASSERT_EQ(row_of(*rows, i), initial(*table_, keys[i]));
+}
+
 TEST_F(ParameterClientTest, FetchMakesNoRowAndPushMakesThoseOfItsKeys) {
   start(2, sgd_table(1));
   ASSERT_TRUE(client_->fetch_and_wait(*table_, std::vector<Key>{1, 2, 3}, {}).ok());
