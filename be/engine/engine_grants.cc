@@ -17,8 +17,7 @@ void Engine::Impl::on_write_request(const FrameHeader& header) {
     fail_protocol("WriteRequest", "count: too many are unanswered");
     return;
   }
-  waiting_[static_cast<int>(header.klass)].push_back(
-      {header.value, header.socket, header.length, Code::kOk});
+  waiting_[static_cast<int>(header.klass)].push_back({header.value, header.socket, header.length});
 }
 
 // Replies first; within a class in order of arrival, so grants of a socket are in queue order.
@@ -49,17 +48,25 @@ bool Engine::Impl::answer_one(MessageClass klass) {
       open.buffer = *std::move(buffer);
       open.socket = request.socket;
       open.cancelled = false;
-    } else if (buffer.status().code() == Code::kResourceExhausted) {
-      stall_on_memory(static_cast<int>(klass));
-      return false;
     } else {
-      request.refusal = Code::kResourceExhausted;  // larger than all our memory
+      if (buffer.status().code() == Code::kResourceExhausted && !out_of_patience(request)) {
+        stall_on_memory(static_cast<int>(klass));
+        return false;
+      }
+      request.refusal = Code::kResourceExhausted;  // now, or for ever: larger than all memory
     }
   }
   FrameHeader header = control_header(FrameType::kWriteResponse, request.tag);
   header.refusal = request.refusal;
   prepare_control(header, nullptr, &memory);
   return true;
+}
+
+// Two engines whose memory is full of large messages for each other would wait for ever. So
+// waiting for memory is bounded, by the time after which a silent peer is given up.
+bool Engine::Impl::out_of_patience(WaitingRequest& request) {
+  if (request.stalled == kNever) request.stalled = now_;
+  return now_ - request.stalled >= options_.keepalive_timeout;
 }
 
 // The last fragment of a message has arrived: all its bytes are in the grant's buffer.

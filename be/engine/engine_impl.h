@@ -106,6 +106,8 @@ struct Engine::Impl {
   void on_written(GrantId grant);
   void answer_write_requests();
   bool answer_one(MessageClass klass);  // false: it has to wait
+  struct WaitingRequest;
+  bool out_of_patience(WaitingRequest& request);
   void queue_controls();
   void refuse_and_cancel(SocketId socket);
   void forget_granted(OutgoingMessage* message);
@@ -193,6 +195,7 @@ struct Engine::Impl {
     SocketId socket = 0;
     uint32_t length = 0;
     Code refusal = Code::kOk;  // decided meanwhile
+    Time stalled = kNever;     // since when it waits for memory
   };
   struct OpenGrant {
     Buffer buffer;

@@ -183,6 +183,37 @@ TEST_F(EngineFlow, AnEngineWhoseMemoryIsFullOfLargeMessagesCanStillWriteThem) {
   ASSERT_TRUE(run([&] { return a->frames.size() == count && b->frames.size() == 80; }));
 }
 
+// Both have filled their memory with messages for the other: somebody must give way.
+TEST_F(EngineFlow, WaitingForMemoryEndsWithARefusalAfterTheTimeout) {
+  EngineOptions options;
+  make(options, options, 2u << 20, 2u << 20);
+  uint64_t sent = 0;
+  for (EngineEnd* end : {a.get(), b.get()}) {
+    sent = 0;
+    for (auto more = end->pool->allocate_buffer(200000); more.ok();
+         more = end->pool->allocate_buffer(200000)) {
+      ASSERT_TRUE(end->send(1, Message(*std::move(more)), ++sent).ok());
+    }
+  }
+  pump(1000);
+  EXPECT_TRUE(a->sent.empty());
+  EXPECT_TRUE(b->sent.empty());
+  for (int i = 0; i < 600; ++i) {  // six seconds
+    a->now += 10ms;
+    b->now += 10ms;
+    pump(2);
+  }
+  ASSERT_TRUE(run([&] { return a->sent.size() == sent && b->sent.size() == sent; }));
+  const auto refused = [](const EngineEnd& end) {
+    return std::count_if(end.sent.begin(), end.sent.end(), [](const auto& one) {
+      return one.status.code() == Code::kResourceExhausted;
+    });
+  };
+  EXPECT_GT(refused(*a) + refused(*b), 0);
+  EXPECT_LT(refused(*a) + refused(*b), static_cast<int64_t>(2 * sent)) << "then there is memory";
+  EXPECT_EQ(a->failures + b->failures, 0);
+}
+
 TEST_F(EngineFlow, AWriteRequestThatWaitsIsRefusedWhenItsSocketIsClosed) {
   EngineOptions options;
   options.grants = 2;  // one for requests
