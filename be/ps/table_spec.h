@@ -25,10 +25,10 @@ struct TableSpec {
   static constexpr uint32_t kMaxDim = 4096;
   static constexpr size_t kMaxNameBytes = 128;
 
-  std::string model;
-  std::string name;
+  std::string model{};
+  std::string name{};
   uint32_t dim = 0;  // values in a row
-  OptimizerSpec optimizer;
+  OptimizerSpec optimizer{};
   float initial_scale = 0.0f;  // initial values are uniform in [-scale, scale)
   uint64_t seed = 0;
 
