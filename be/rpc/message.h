@@ -23,8 +23,8 @@ using MethodId = uint32_t;
 MethodId method_id(std::string_view full_name);
 
 struct Payload {
-  Buffer body;
-  Buffer attachment;
+  Buffer body{};
+  Buffer attachment{};
 };
 
 struct CallOptions {
