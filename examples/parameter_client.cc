@@ -1,6 +1,6 @@
-#include <cstdio>
-
 #include "be/ps/parameter_client.h"
+
+#include <cstdio>
 
 be::Status run() {
   BE_ASSIGN_OR_RETURN(auto node, be::Node::create(be::kernel_world(), {}));
