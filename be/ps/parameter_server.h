@@ -2,7 +2,8 @@
 //
 //   be.ps.Fetch   raw, inline on the I/O thread (very long ones on a worker): reads rows straight
 //                 into a registered Buffer
-//   be.ps.Push    raw, checked on the I/O thread, applied by the push strands in arrival order
+//   be.ps.Push    raw, checked on the I/O thread, applied in arrival order: at once if short and
+//                 nothing waits, else by the push strands
 //   be.ps.ParameterService   protobuf, on the workers: tables, description, statistics
 //
 // A request is checked whole before anything of it is done: bounds, view, owner of every key,
