@@ -20,8 +20,8 @@ ChannelCore::ChannelCore(Node& node, const Address& server, const ChannelOptions
       bulk_(*this, 1),
       transport_(kNoTransport) {}
 
-CallId ChannelCore::call(MethodId method, Payload request, const CallOptions& options,
-                         ResponseCallback callback, std::atomic<CallId>* early_id) {
+CallId ChannelCore::call(MethodId method, Payload&& request, const CallOptions& options,
+                         ResponseCallback&& callback, std::atomic<CallId>* early_id) {
   const uint32_t index = calls_.take();
   if (index == kNone) {
     if (early_id != nullptr) *early_id = 0;
@@ -60,7 +60,7 @@ void ChannelCore::begin_submitted() {
   }
 }
 
-void ChannelCore::begin(uint32_t index, Payload request, Time now) {
+void ChannelCore::begin(uint32_t index, Payload&& request, Time now) {
   if (shutting_down_) {
     return end_later(index, error(Code::kCancelled, "the channel to {} is being destroyed",
                                   server_.to_string()));
@@ -83,7 +83,9 @@ ResponseCallback ChannelCore::finish(uint32_t index) {
 }
 
 // Nothing of the core is touched after the callback.
-void ChannelCore::end(uint32_t index, Result<Payload> answer) { finish(index)(std::move(answer)); }
+void ChannelCore::end(uint32_t index, Result<Payload>&& answer) {
+  finish(index)(std::move(answer));
+}
 
 void ChannelCore::end_later(uint32_t index, Status status) {
   thread_.post([callback = finish(index), status = std::move(status)]() mutable {

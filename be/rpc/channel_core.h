@@ -28,8 +28,8 @@ class ChannelCore final : public std::enable_shared_from_this<ChannelCore> {
   ChannelCore(Node& node, const Address& server, const ChannelOptions& options);
 
   // Any thread.
-  CallId call(MethodId method, Payload request, const CallOptions& options,
-              ResponseCallback callback, std::atomic<CallId>* early_id);
+  CallId call(MethodId method, Payload&& request, const CallOptions& options,
+              ResponseCallback&& callback, std::atomic<CallId>* early_id);
   void cancel(CallId call);
 
   Node& node() { return node_; }
@@ -45,7 +45,7 @@ class ChannelCore final : public std::enable_shared_from_this<ChannelCore> {
   const ChannelOptions& options() const { return options_; }
   CallTable& calls() { return calls_; }
   bool shutting_down() const { return shutting_down_; }
-  void end(uint32_t index, Result<Payload> answer);
+  void end(uint32_t index, Result<Payload>&& answer);
   void end_later(uint32_t index, Status status);  // for within call(): the callback is posted
   void end_all_of_lane(uint8_t lane, bool waiting_too, const Status& status);
   void count_late_response() { late_responses_.fetch_add(1, std::memory_order_relaxed); }
@@ -53,7 +53,7 @@ class ChannelCore final : public std::enable_shared_from_this<ChannelCore> {
 
  private:
   Lane& lane_of(const CallTable::Slot& slot) { return slot.lane == 0 ? small_ : bulk_; }
-  void begin(uint32_t index, Payload request, Time now);
+  void begin(uint32_t index, Payload&& request, Time now);
   void begin_submitted();
   void cancel_here(CallId call);
   ResponseCallback finish(uint32_t index);

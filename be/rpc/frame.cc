@@ -42,27 +42,16 @@ uint32_t timeout_on_wire(Nanoseconds left) {
   return static_cast<uint32_t>(std::clamp<int64_t>(us, 0, UINT32_MAX));
 }
 
-Message make_frame(FrameHeader header, Payload payload) {
-  header.body_bytes = static_cast<uint32_t>(payload.body.size());
-  header.attachment_bytes = static_cast<uint32_t>(payload.attachment.size());
-  Message frame;
-  frame.set_header(&header, sizeof(header));
-  frame.append(std::move(payload.body));
-  frame.append(std::move(payload.attachment));
-  return frame;
-}
-
-Payload take_payload(Message& frame) {
+void take_back(Message& frame, Payload& payload) {
   FrameHeader header;
   std::memcpy(&header, frame.header, sizeof(header));
-  Payload payload;
-  int part = 0;  // empty parts were dropped by append
+  int part = 0;  // an empty one is not there
   if (header.body_bytes != 0) payload.body = std::move(frame.parts[part++]);
   if (header.attachment_bytes != 0) payload.attachment = std::move(frame.parts[part]);
-  return payload;
 }
 
-Message make_error_frame(uint64_t call_id, const Status& status, RegisteredPool& pool) {
+void make_error_frame(Message& frame, uint64_t call_id, const Status& status,
+                      RegisteredPool& pool) {
   FrameHeader header;
   header.type = FrameType::kResponse;
   header.code = static_cast<uint8_t>(status.code());
@@ -75,7 +64,7 @@ Message make_error_frame(uint64_t call_id, const Status& status, RegisteredPool&
       std::memcpy(payload.body.data(), status.message().data(), length);
     }
   }
-  return make_frame(header, std::move(payload));
+  make_frame(frame, header, payload);
 }
 
 Status parse_frame(const Buffer& frame, FrameHeader& header) {
@@ -96,17 +85,23 @@ Status parse_frame(const Buffer& frame, FrameHeader& header) {
   return check_by_type(header);
 }
 
-Payload split_frame(const FrameHeader& header, Buffer frame) {
+Payload split_frame(const FrameHeader& header, Buffer&& frame) {
   Payload payload;
   if (header.body_bytes != 0 && header.attachment_bytes != 0) {
     payload.body = frame.share(sizeof(FrameHeader), header.body_bytes);
     payload.attachment =
         frame.share(sizeof(FrameHeader) + header.body_bytes, header.attachment_bytes);
+    frame.reset();
     return payload;
   }
-  if (header.body_bytes == 0 && header.attachment_bytes == 0) return payload;
   frame.drop_front(sizeof(FrameHeader));
-  (header.body_bytes != 0 ? payload.body : payload.attachment) = std::move(frame);
+  if (header.body_bytes != 0) {
+    payload.body = std::move(frame);
+  } else if (header.attachment_bytes != 0) {
+    payload.attachment = std::move(frame);
+  } else {
+    frame.reset();
+  }
   return payload;
 }
 

@@ -21,6 +21,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <utility>
 
 #include "be/base/status.h"
 #include "be/base/time.h"
@@ -53,21 +54,27 @@ inline constexpr size_t kMaxErrorBytes = 1024;
 // fit (more than 71 minutes) is cut down.
 uint32_t timeout_on_wire(Nanoseconds left);
 
-// header | body | attachment. The sizes in `header` are filled in here.
-Message make_frame(FrameHeader header, Payload payload);
+// header | body | attachment into an empty message. The sizes in `header` are filled in here.
+inline void make_frame(Message& frame, FrameHeader& header, Payload& payload) {
+  header.body_bytes = static_cast<uint32_t>(payload.body.size());
+  header.attachment_bytes = static_cast<uint32_t>(payload.attachment.size());
+  frame.set_header(&header, sizeof(header));
+  if (header.body_bytes != 0) frame.parts[frame.count++] = std::move(payload.body);
+  if (header.attachment_bytes != 0) frame.parts[frame.count++] = std::move(payload.attachment);
+}
 
-// What make_frame took, when the transport has refused the message.
-Payload take_payload(Message& frame);
+// Gives back what make_frame took, when the transport has refused the message.
+void take_back(Message& frame, Payload& payload);
 
 // A response that carries `status` (not ok). If not even its text can be allocated, the code
 // goes alone.
-Message make_error_frame(uint64_t call_id, const Status& status, RegisteredPool& pool);
+void make_error_frame(Message& frame, uint64_t call_id, const Status& status, RegisteredPool& pool);
 
 // Copies the header out of a received message and checks it against the message's size.
 Status parse_frame(const Buffer& frame, FrameHeader& header);
 
 // The views behind a header that parse_frame accepted. One part alone keeps the Buffer itself.
-Payload split_frame(const FrameHeader& header, Buffer frame);
+Payload split_frame(const FrameHeader& header, Buffer&& frame);
 
 // The Status inside a failed response. Control characters of the text are replaced.
 Status error_of_response(const FrameHeader& header, const Buffer& body);

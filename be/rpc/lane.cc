@@ -28,7 +28,7 @@ Status unavailable(std::string_view what, const Address& server, const Status& c
 
 }  // namespace
 
-void Lane::start(uint32_t index, Payload payload, Nanoseconds left) {
+void Lane::start(uint32_t index, Payload&& payload, Nanoseconds left) {
   core_.calls().slot(index).lane = number_;
   if (state_ == State::kOpen && first_waiting_ == kNone && send(index, payload, left)) return;
   push_waiting(index, std::move(payload));
@@ -50,7 +50,8 @@ bool Lane::send(uint32_t index, Payload& payload, Nanoseconds left) {
   header.method = slot.method;
   header.call_id = core_.calls().id_of(index);
   header.timeout_us = timeout_on_wire(left);
-  Message frame = make_frame(header, std::move(payload));
+  Message frame;
+  make_frame(frame, header, payload);
   Status status = socket_->send(frame, kCookie);
   if (status.ok()) {
     if (slot.state == CallState::kWaiting) unlink_waiting(index);
@@ -58,7 +59,7 @@ bool Lane::send(uint32_t index, Payload& payload, Nanoseconds left) {
     return true;
   }
   if (status.code() == Code::kResourceExhausted || status.code() == Code::kClosed) {
-    payload = take_payload(frame);  // on_sent or on_closed follows
+    take_back(frame, payload);  // on_sent or on_closed follows
     return false;
   }
   core_.end_later(index, std::move(status));
@@ -77,7 +78,7 @@ void Lane::send_waiting() {
   }
 }
 
-void Lane::push_waiting(uint32_t index, Payload payload) {
+void Lane::push_waiting(uint32_t index, Payload&& payload) {
   CallTable& calls = core_.calls();
   calls.slot(index).state = CallState::kWaiting;
   CallTable::Waiting& waiting = calls.waiting(index);
@@ -106,7 +107,8 @@ void Lane::send_cancel(CallId call) {
   FrameHeader header;
   header.type = FrameType::kCancel;
   header.call_id = call;
-  Message frame = make_frame(header, Payload());
+  Message frame;
+  frame.set_header(&header, sizeof(header));
   socket_->send(frame, 0).ignore();  // it only spares the server work
 }
 

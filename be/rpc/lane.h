@@ -31,7 +31,7 @@ class Lane final : public SocketHandler {
   Lane& operator=(const Lane&) = delete;
 
   // Sends the call in slot `index`, or lets it wait. `left` is the time to its deadline.
-  void start(uint32_t index, Payload payload, Nanoseconds left);
+  void start(uint32_t index, Payload&& payload, Nanoseconds left);
   void stop_waiting(uint32_t index);  // requires that the call waits here; frees its payload
   void send_cancel(CallId call);      // tells the server, if it can be told now
   void close();
@@ -48,7 +48,7 @@ class Lane final : public SocketHandler {
   void connect();
   bool send(uint32_t index, Payload& payload, Nanoseconds left);
   void send_waiting();
-  void push_waiting(uint32_t index, Payload payload);
+  void push_waiting(uint32_t index, Payload&& payload);
   void unlink_waiting(uint32_t index);
   void break_off(const Status& why);
 

@@ -53,7 +53,7 @@ void ServerConnection::break_off(const Status& why) {
   close();
 }
 
-void ServerConnection::on_request(const FrameHeader& header, Buffer message) {
+void ServerConnection::on_request(const FrameHeader& header, Buffer&& message) {
   const bool full = core_->in_progress() >= core_->options.max_in_progress;
   ServerCall::Handle call = begin(header, std::move(message));
   if (full) {
@@ -91,7 +91,7 @@ void ServerConnection::run(const ServerMethod& method, ServerCall call, Time now
   method.handler(std::move(call));
 }
 
-ServerCall::Handle ServerConnection::begin(const FrameHeader& header, Buffer message) {
+ServerCall::Handle ServerConnection::begin(const FrameHeader& header, Buffer&& message) {
   if (idle_.empty()) {
     states_.push_back(std::make_unique<ServerCall::State>());
     states_.back()->connection = shared_from_this();
@@ -110,7 +110,7 @@ ServerCall::Handle ServerConnection::begin(const FrameHeader& header, Buffer mes
   return call;
 }
 
-void ServerConnection::answer(ServerCall::Handle call) {
+void ServerConnection::answer(ServerCall::Handle&& call) {
   ServerConnection& connection = *call->connection;
   IoThread& thread = *connection.shard_.thread;
   if (thread.on_this_thread()) return connection.finish(std::move(call));
@@ -121,7 +121,7 @@ void ServerConnection::answer(ServerCall::Handle call) {
   });
 }
 
-void ServerConnection::finish(ServerCall::Handle call) {
+void ServerConnection::finish(ServerCall::Handle&& call) {
   if (socket_ == nullptr || (pending_.empty() && send(*call))) return retire(std::move(call));
   pending_.push_back(std::move(call));
   // Refusals are answers too: a peer that asks on and on but never reads must not pile them up.
@@ -137,14 +137,14 @@ bool ServerConnection::send(ServerCall::State& call) {
     FrameHeader header;
     header.type = FrameType::kResponse;
     header.call_id = call.call_id;
-    frame = make_frame(header, std::move(call.response));
+    make_frame(frame, header, call.response);
   } else {
-    frame = make_error_frame(call.call_id, call.failure, core_->node.pool());
+    make_error_frame(frame, call.call_id, call.failure, core_->node.pool());
   }
   const Status status = socket_->send(frame, kCookie);
   if (status.ok() || status.code() == Code::kClosed) return true;
   if (status.code() == Code::kResourceExhausted) {
-    if (call.failure.ok()) call.response = take_payload(frame);
+    if (call.failure.ok()) take_back(frame, call.response);
     return false;
   }
   if (!call.failure.ok()) return true;
@@ -164,8 +164,10 @@ void ServerConnection::retire(ServerCall::Handle call) {
   shard_.count(-1);
   call->run_cancel_hook();
   call->cancelled.store(false, std::memory_order_relaxed);
-  call->request = Payload();
-  call->response = Payload();
+  call->request.body.reset();
+  call->request.attachment.reset();
+  call->response.body.reset();
+  call->response.attachment.reset();
   call->failure = Status();
   if (self_ != nullptr) idle_.push_back(std::move(call));
 }

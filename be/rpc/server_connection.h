@@ -51,7 +51,7 @@ class ServerConnection final : public SocketHandler,
   static SocketHandler* accept(const std::shared_ptr<ServerCore>& core, Socket& socket);
 
   // Any thread: hands an answered call back to its connection.
-  static void answer(ServerCall::Handle call);
+  static void answer(ServerCall::Handle&& call);
 
   void close();  // no more requests are taken; calls in progress are cancelled
 
@@ -62,11 +62,11 @@ class ServerConnection final : public SocketHandler,
 
  private:
   void break_off(const Status& why);
-  void on_request(const FrameHeader& header, Buffer message);
+  void on_request(const FrameHeader& header, Buffer&& message);
   void on_cancel(uint64_t call_id);
   void cancel_all();
-  ServerCall::Handle begin(const FrameHeader& header, Buffer message);
-  void finish(ServerCall::Handle call);
+  ServerCall::Handle begin(const FrameHeader& header, Buffer&& message);
+  void finish(ServerCall::Handle&& call);
   bool send(ServerCall::State& call);
   void retire(ServerCall::Handle call);
   static void run(const ServerMethod& method, ServerCall call, Time now);

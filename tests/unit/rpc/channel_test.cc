@@ -43,7 +43,8 @@ struct PlayedServer final : SocketHandler {
     FrameHeader header;
     header.type = FrameType::kResponse;
     header.call_id = request.header.call_id;
-    Message frame = make_frame(header, std::move(response));
+    Message frame;
+    make_frame(frame, header, response);
     ASSERT_TRUE(request.socket->send(frame, 0).ok());
   }
 
@@ -142,8 +143,9 @@ TEST_F(ChannelTest, AnswersReachTheirCallsInAnyOrder) {
 TEST_F(ChannelTest, AnErrorResponseIsTheStatusOfTheCall) {
   call();
   node_.run();
-  Message frame = make_error_frame(server_->requests[0].header.call_id,
-                                   error(Code::kNotFound, "no such table"), node_.pool());
+  Message frame;
+  make_error_frame(frame, server_->requests[0].header.call_id,
+                   error(Code::kNotFound, "no such table"), node_.pool());
   ASSERT_TRUE(server_->requests[0].socket->send(frame, 0).ok());
   node_.run();
   EXPECT_EQ(code_of(0), Code::kNotFound);

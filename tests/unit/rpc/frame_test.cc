@@ -44,8 +44,21 @@ class FrameTest : public testing::Test {
     return header;
   }
 
+  static Message framed(Payload payload) {
+    Message frame;
+    FrameHeader header = request();
+    make_frame(frame, header, payload);
+    return frame;
+  }
+
+  Message failed(uint64_t call_id, const Status& status) {
+    Message frame;
+    make_error_frame(frame, call_id, status, *pool_);
+    return frame;
+  }
+
   Status parse_changed(size_t byte, uint8_t value) {
-    Buffer frame = flat(make_frame(request(), {buffer("body"), buffer("attachment")}));
+    Buffer frame = flat(framed({buffer("body"), buffer("attachment")}));
     frame.data()[byte] = value;
     FrameHeader header;
     return parse_frame(frame, header);
@@ -55,7 +68,7 @@ class FrameTest : public testing::Test {
 };
 
 TEST_F(FrameTest, BodyAndAttachmentArriveAsViewsOfOneMessage) {
-  Buffer frame = flat(make_frame(request(), {buffer("body"), buffer("attachment")}));
+  Buffer frame = flat(framed({buffer("body"), buffer("attachment")}));
   const uint8_t* const begin = frame.data();
   FrameHeader header;
   ASSERT_TRUE(parse_frame(frame, header).ok());
@@ -72,7 +85,7 @@ TEST_F(FrameTest, BodyAndAttachmentArriveAsViewsOfOneMessage) {
 TEST_F(FrameTest, EitherPartMayBeMissing) {
   for (const auto& [body, attachment] :
        {std::pair("", ""), std::pair("b", ""), std::pair("", "a")}) {
-    Buffer frame = flat(make_frame(request(), {buffer(body), buffer(attachment)}));
+    Buffer frame = flat(framed({buffer(body), buffer(attachment)}));
     FrameHeader header;
     ASSERT_TRUE(parse_frame(frame, header).ok());
     const Payload payload = split_frame(header, std::move(frame));
@@ -83,7 +96,7 @@ TEST_F(FrameTest, EitherPartMayBeMissing) {
 }
 
 TEST_F(FrameTest, EveryTruncationIsRefused) {
-  Buffer frame = flat(make_frame(request(), {buffer("body"), buffer("attachment")}));
+  Buffer frame = flat(framed({buffer("body"), buffer("attachment")}));
   FrameHeader header;
   for (size_t size = 0; size < frame.size(); ++size) {
     Buffer cut = frame.share(0, size);
@@ -106,8 +119,9 @@ TEST_F(FrameTest, BrokenRulesAreNamed) {
 TEST_F(FrameTest, ARefusedMessageGivesItsPartsBack) {
   for (const auto& [body, attachment] :
        {std::pair("", ""), std::pair("b", ""), std::pair("", "a"), std::pair("b", "a")}) {
-    Message frame = make_frame(request(), {buffer(body), buffer(attachment)});
-    const Payload back = take_payload(frame);
+    Message frame = framed({buffer(body), buffer(attachment)});
+    Payload back;
+    take_back(frame, back);
     EXPECT_EQ(text(back.body), body);
     EXPECT_EQ(text(back.attachment), attachment);
   }
@@ -115,7 +129,7 @@ TEST_F(FrameTest, ARefusedMessageGivesItsPartsBack) {
 
 TEST_F(FrameTest, AnErrorTravelsWithItsText) {
   const Status sent = error(Code::kNotFound, "no table \"users\"");
-  Buffer frame = flat(make_error_frame(77, sent, *pool_));
+  Buffer frame = flat(failed(77, sent));
   FrameHeader header;
   ASSERT_TRUE(parse_frame(frame, header).ok());
   EXPECT_EQ(header.call_id, 77u);
@@ -127,7 +141,7 @@ TEST_F(FrameTest, AnErrorTravelsWithItsText) {
 TEST_F(FrameTest, ErrorTextsAreBoundedAndHarmless) {
   std::string long_text(5000, 'x');
   long_text[3] = '\n';
-  Buffer frame = flat(make_error_frame(1, Status(Code::kInternal, long_text), *pool_));
+  Buffer frame = flat(failed(1, Status(Code::kInternal, long_text)));
   FrameHeader header;
   ASSERT_TRUE(parse_frame(frame, header).ok());
   const Status got = error_of_response(header, split_frame(header, std::move(frame)).body);

@@ -46,7 +46,8 @@ struct PlayedClient final : SocketHandler {
   }
 
   void send(FrameHeader header, Payload payload = {}) {
-    Message frame = make_frame(header, std::move(payload));
+    Message frame;
+    make_frame(frame, header, payload);
     ASSERT_TRUE(socket->send(frame, 0).ok());
   }
   void request(std::string_view method, uint64_t id, Payload payload = {},
