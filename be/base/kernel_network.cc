@@ -115,6 +115,9 @@ Result<Address> KernelNetwork::resolve(const std::string& host_and_port) {
     return error(Code::kInvalidArgument, "'{}' is not host:port", host_and_port);
   }
 
+  if (host == "localhost") {  // RFC 6761, 6.3: also where no hosts file says so
+    return Address::parse("127.0.0.1" + host_and_port.substr(colon));
+  }
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* list = nullptr;
