@@ -121,7 +121,7 @@ Status Demo::stretch(Cluster& cluster, const std::vector<Worker*>& workers,
                      const std::string& what) {
   operations_before_ = operations_of(workers);
   stretch_start_ = kernel_world().now();
-  const Status status = cluster.step(
+  Status status = cluster.step(
       workers, [&](const std::vector<Worker*>& at_work) { show(cluster, at_work, what); });
   if (!status.ok()) progress_.clear();
   stretches_done_ += 1;

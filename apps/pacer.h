@@ -14,7 +14,7 @@ class Pacer final : private PollHandler {
  public:
   // `node` is driven by this thread. Not paced: wait_for_go() returns at once.
   static Result<std::unique_ptr<Pacer>> create(Node& node, bool paced);
-  ~Pacer();
+  virtual ~Pacer();
 
   // kClosed when standard input has ended.
   Status wait_for_go(const Reporter& reporter);

@@ -99,16 +99,16 @@ Status PatientClient::push(std::span<const ps::Key> keys, std::span<const float>
   if (!has_room()) node_->thread(0).run_until(has_room, kNever);
   ++outstanding_;
   const Time start = now();
-  const Status status = client_->push(*table_, keys, gradients, {},
-                                      [this, start, &meter](Result<ps::PushSummary> summary) {
-                                        --outstanding_;
-                                        if (summary.ok()) {
-                                          meter.record(now() - start, summary->wire_bytes);
-                                        } else {
-                                          ++lost_pushes_;
-                                          note_failure(summary.status());
-                                        }
-                                      });
+  Status status = client_->push(*table_, keys, gradients, {},
+                                [this, start, &meter](Result<ps::PushSummary> summary) {
+                                  --outstanding_;
+                                  if (summary.ok()) {
+                                    meter.record(now() - start, summary->wire_bytes);
+                                  } else {
+                                    ++lost_pushes_;
+                                    note_failure(summary.status());
+                                  }
+                                });
   if (!status.ok()) --outstanding_;
   return status;
 }

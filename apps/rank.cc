@@ -63,7 +63,8 @@ Status rank(const RankCommand& command, const Settings& settings) {
     BE_RETURN_IF_ERROR(pacer->wait_for_go(reporter));
     const uint64_t first = uint64_t{round} * command.requests;
     BE_RETURN_IF_ERROR(measured.run_round(first, command.requests));
-    reporter.event("round", {{"round", round}, {"fraction", 1}});
+    reporter.event("round",
+                   {{"round", round}, {"fraction", 1}, {"operations", measured.fetches().count()}});
     reporter.line(
         fmt::format("round {}/{}: {}", round, command.rounds, measured.fetches().figures().dump()));
   }

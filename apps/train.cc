@@ -56,6 +56,10 @@ Result<std::pair<std::string, uint64_t>> dump_parameters(PatientClient& client,
   return std::pair(std::move(text), checksum);
 }
 
+uint64_t operations(const Trainer& trainer) {
+  return trainer.fetches().count() + trainer.pushes().count();
+}
+
 class TrainRun {
  public:
   TrainRun(const TrainCommand& command, const Settings& settings)
@@ -126,17 +130,15 @@ Status TrainRun::run_epochs(Trainer& trainer, Pacer& pacer) {
     training_time_ += client_->now() - start;
     result_["loss"] = loss;
     if (command_.evaluates) BE_RETURN_IF_ERROR(evaluate_model());
-    reporter_.event("epoch",
-                    {{"epoch", epoch},
-                     {"loss", loss},
-                     {"auc", result_["auc"]},
-                     {"seconds", seconds(training_time_)},
-                     {"operations", trainer.fetches().count() + trainer.pushes().count()}});
+    reporter_.event("epoch", {{"epoch", epoch},
+                              {"loss", loss},
+                              {"auc", result_["auc"]},
+                              {"seconds", seconds(training_time_)},
+                              {"operations", operations(trainer)}});
     reporter_.line(fmt::format(
         "epoch {}/{}: loss {:.4f}{}, {:.0f} operations/s", epoch, command_.epochs, loss,
         command_.evaluates ? fmt::format(", AUC {:.4f}", result_["auc"].get<double>()) : "",
-        static_cast<double>(trainer.fetches().count() + trainer.pushes().count()) /
-            seconds(training_time_)));
+        static_cast<double>(operations(trainer)) / seconds(training_time_)));
   }
   return ok_status();
 }
@@ -155,12 +157,11 @@ void TrainRun::report_progress(const Trainer& trainer, uint32_t epoch, size_t ex
   constexpr Nanoseconds kInterval = 100ms;
   if (!reporter_.events() || client_->now() < next_progress_) return;
   next_progress_ = client_->now() + kInterval;
-  reporter_.event(
-      "progress",
-      {{"epoch", epoch},
-       {"fraction", static_cast<double>(examples) / static_cast<double>(trainer.examples())},
-       {"loss", loss},
-       {"operations", trainer.fetches().count() + trainer.pushes().count()}});
+  reporter_.event("progress", {{"epoch", epoch},
+                               {"fraction", static_cast<double>(examples) /
+                                                static_cast<double>(trainer.examples())},
+                               {"loss", loss},
+                               {"operations", operations(trainer)}});
 }
 
 Status TrainRun::replay_pushes(Trainer& trainer, Pacer& pacer) {
@@ -169,7 +170,9 @@ Status TrainRun::replay_pushes(Trainer& trainer, Pacer& pacer) {
   for (uint32_t round = 1; round <= command_.replay_rounds; ++round) {
     BE_RETURN_IF_ERROR(pacer.wait_for_go(reporter_));
     BE_RETURN_IF_ERROR(trainer.replay_pushes(command_.replayed_pushes, meter));
-    reporter_.event("round", {{"round", round}, {"fraction", 1}});
+    reporter_.event(
+        "round",
+        {{"round", round}, {"fraction", 1}, {"operations", operations(trainer) + meter.count()}});
   }
   result_["replayed_push"] = meter.figures();
   reporter_.line(fmt::format("replayed pushes, one at a time: {}", meter.figures().dump()));

@@ -5,6 +5,8 @@
 #include <sys/wait.h>
 
 #include <csignal>
+#include <filesystem>
+#include <iterator>
 #include <optional>
 
 #include "be/base/world.h"
@@ -121,6 +123,37 @@ TEST_P(ServerDeath, AServerThatStandsStillCostsNoMoreThanTheDeadline) {
   servers_[2].process->signal(SIGCONT);
   const Status status = fetch();
   EXPECT_TRUE(status.ok()) << status.to_string();
+}
+
+TEST_P(ServerDeath, DeadServersLeaveNothingBehindInTheClient) {
+  // An engine replaces consumed receives in batches of half its queue, so what three of them hold
+  // differs by that much from one moment to the next; one buffer lost a death is more.
+  constexpr int kReceiveBatches = 3 * 16;
+  constexpr int kDeaths = kReceiveBatches + 12;
+  struct Held {
+    ptrdiff_t descriptors;
+    int64_t allocations;
+  };
+  const auto held = [&] {
+    const std::filesystem::directory_iterator descriptors("/proc/self/fd");
+    return Held{std::distance(begin(descriptors), end(descriptors)),
+                static_cast<int64_t>(node_->pool().stats().allocations)};
+  };
+  const auto die_and_return = [&] {
+    servers_[1].process->signal(SIGKILL);
+    EXPECT_FALSE(fetch().ok());
+    restart(1);
+    make_table();
+    EXPECT_TRUE(fetch().ok());
+  };
+  die_and_return();
+  const Held once = held();
+  for (int i = 0; i < kDeaths; ++i) die_and_return();
+  // What a dead peer might still touch is given back when its exit has been noticed.
+  const Time patience = node_->world().now() + 5s;
+  node_->thread(0).run_until([&] { return held().descriptors == once.descriptors; }, patience);
+  EXPECT_EQ(held().descriptors, once.descriptors);
+  EXPECT_LE(held().allocations, once.allocations + kReceiveBatches);
 }
 
 TEST_P(ServerDeath, ATrainerAndARankerGoOnWhenTheServerIsBack) {
