@@ -56,7 +56,7 @@ class ServerDeath : public testing::TestWithParam<std::string> {
   Status fetch() {
     const Time start = node_->world().now();
     const Nanoseconds kept_before = load_.kept_from_us();
-    const Status status = client_->fetch_and_wait(*table_, keys_, {}).status();
+    Status status = client_->fetch_and_wait(*table_, keys_, {}).status();
     const Nanoseconds kept = load_.kept_from_us() - kept_before;
     EXPECT_LT(node_->world().now() - start, kTimeout + kSlack + kept) << status.to_string();
     return status;

@@ -54,7 +54,8 @@ class ServerTest : public testing::Test {
     }
   }
 
-  Result<std::unique_ptr<ParameterClient>> connect(NodeOptions node_options = driven_node()) {
+  Result<std::unique_ptr<ParameterClient>> connect(
+      const NodeOptions& node_options = driven_node()) {
     client_node_ = Node::create(kernel_world(), node_options).value();
     ParameterClientOptions options;
     options.servers = addresses_;
