@@ -5,6 +5,18 @@ add_library(be_warnings INTERFACE)
 target_compile_options(be_warnings INTERFACE
   -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Werror)
 
+# Where a test may stop or kill a process between two steps (be/base/failpoint.h). On in builds with
+# assertions; linked by the folders that have failpoints and by the tests that arm them.
+set(failpoints_default OFF)
+if(CMAKE_BUILD_TYPE STREQUAL "Debug")
+  set(failpoints_default ON)
+endif()
+option(BE_FAILPOINTS "Compile failpoints in" ${failpoints_default})
+add_library(be_failpoints INTERFACE)
+if(BE_FAILPOINTS)
+  target_compile_definitions(be_failpoints INTERFACE BE_FAILPOINTS)
+endif()
+
 # be_protobuf(TARGET FOLDER [LINK LIBRARIES...]): compiles FOLDER's *.proto files, if it has any,
 # into the static library TARGET. A file a/b.proto is included as "a/b.pb.h", imported as
 # "a/b.proto".

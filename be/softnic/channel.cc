@@ -10,6 +10,7 @@
 #include <cassert>
 #include <cerrno>
 
+#include "be/base/failpoint.h"
 #include "be/base/log.h"
 #include "be/softnic/completion_queue.h"
 #include "be/softnic/data_path.h"
@@ -207,6 +208,7 @@ void Channel::on_queue_pair(QueuePair& qp) {
       return;
     }
     if (packet.kind == PacketKind::kReset) {
+      BE_FAILPOINT("softnic.reset.received");
       break_queue_pair(
           qp, kVendorPeerReset,
           error(Code::kUnavailable, "softnic: QP {}: the peer has reset it", qp.core.number()));
@@ -218,6 +220,7 @@ void Channel::on_queue_pair(QueuePair& qp) {
       log_warn("softnic: QP {}: unexpected packet from its peer", qp.core.number());
       continue;
     }
+    BE_FAILPOINT("softnic.connect.accept_received");
     if (qp.core.in_error()) continue;  // given up meanwhile: its Reset will come
     Result<PeerProcess> process = peer_process(qp.socket.get());
     const Status status = process.ok()
@@ -245,6 +248,7 @@ void Channel::send_reset(QueuePair& qp) {
   packet.kind = PacketKind::kReset;
   // Refused: the peer is gone, or will be told by the closing of the connection.
   send_packet(qp.socket.get(), packet, nullptr).ignore();
+  BE_FAILPOINT("softnic.reset.sent");
 }
 
 // Nothing of the peer can touch our memory through this QP any more.
@@ -255,6 +259,7 @@ void Channel::peer_is_quiet(QueuePair& qp) {
   }
   close_socket(qp);
   if (!qp.retired) return;
+  BE_FAILPOINT("softnic.retire.quiet");
   DeviceEvent event;
   event.kind = DeviceEvent::Kind::kQuiesced;
   event.token = qp.quiesce_token;

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 
+#include "be/base/failpoint.h"
 #include "be/base/log.h"
 #include "be/softnic/channel.h"
 #include "be/softnic/device.h"
@@ -29,6 +30,7 @@ Status Channel::connect(QueuePair& qp, const Endpoint& remote, bool initiator) {
   }
   const uint32_t depth = std::bit_ceil(remote.send_depth);
   BE_ASSIGN_OR_RETURN(qp.ring, device_->control().allocate_ring(depth));
+  BE_FAILPOINT("softnic.connect.ring_allocated");
   qp.ring_depth = depth;
   qp.ring_mask = depth - 1;
   qp.remote = remote;
@@ -56,8 +58,10 @@ void Channel::start_connecting(QueuePair& qp) {
     return fail_connecting(qp, socket.status());
   }
   qp.socket = std::move(socket).value();
+  BE_FAILPOINT("softnic.connect.socket_connected");
   Status status = peer_process(qp.socket.get()).status();
   if (status.ok()) status = send_offer(qp, PacketKind::kHello, qp.token);
+  BE_FAILPOINT("softnic.connect.hello_sent");
   if (status.ok()) status = add_source(qp.socket.get(), &qp.source);
   if (!status.ok()) return fail_connecting(qp, status);
   qp.link = QueuePair::Link::kAwaitAccept;
@@ -93,6 +97,7 @@ void Channel::accept_visitors() {
   for (;;) {
     UniqueFd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket.valid()) return;
+    BE_FAILPOINT("softnic.accept.visitor_accepted");
     Result<PeerProcess> process = peer_process(socket.get());
     if (!process.ok()) {
       log_warn("{}", process.status().message());
@@ -121,6 +126,7 @@ void Channel::on_visitor(Visitor* visitor) {
     if (result != ReceiveResult::kClosed) log_warn("softnic: malformed packet from a visitor");
     return drop(visitor);
   }
+  BE_FAILPOINT("softnic.accept.hello_received");
   visitor->parked = true;
   match(visitor);
 }
@@ -143,8 +149,10 @@ bool Channel::match(Visitor* visitor) {
     qp->socket = std::move(visitor->socket);
     drop(visitor);
     Status status = attach(*qp, hello, std::move(fds), std::move(process));
+    BE_FAILPOINT("softnic.accept.attached");
     if (status.ok()) status = add_source(qp->socket.get(), &qp->source);
     if (status.ok()) status = send_offer(*qp, PacketKind::kAccept, qp->token + kTokenHalf);
+    BE_FAILPOINT("softnic.accept.accept_sent");
     if (status.ok()) {
       open(*qp);
     } else {
@@ -200,6 +208,7 @@ Status Channel::attach(QueuePair& qp, const Packet& packet, PacketFds fds, PeerP
     return error(Code::kProtocol, "softnic: QP {}: the peer's rings are out of bounds",
                  qp.core.number());
   }
+  BE_FAILPOINT("softnic.attach.path_made");
   path.peer->populate_ring(path.ring, depth);
   watch(path.peer);
   qp.path = std::move(path);
@@ -218,6 +227,7 @@ void Channel::open(QueuePair& qp) {
   event.kind = DeviceEvent::Kind::kConnected;
   event.qp = &qp;
   push(std::move(event));
+  BE_FAILPOINT("softnic.connect.opened");
 }
 
 void Channel::fail_connecting(QueuePair& qp, const Status& status) {

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <iterator>
 
+#include "be/base/failpoint.h"
 #include "be/softnic/device.h"
 #include "be/softnic/fork.h"
 #include "be/verbs/errors.h"
@@ -189,6 +190,7 @@ Result<QuiesceToken> SoftnicDevice::retire_qp(ibv_qp* base) {
   leave(send_queue, &qp, send_bit);
   leave(recv_queue, &qp, recv_bit);
   if (srq != nullptr) --srq->users;
+  BE_FAILPOINT("softnic.retire.left");
   return qp.channel->retire(qp) ? kQuiescedNow : token;
 }
 
@@ -197,6 +199,7 @@ void SoftnicDevice::destroy(QueuePair* qp) {
   // unused for the life of the device.
   const bool quiet = qp->peer_quiet;
   if (quiet && qp->ring != nullptr) control_->free_ring(qp->ring, qp->ring_depth);
+  BE_FAILPOINT("softnic.retire.ring_freed");
   for (const Staged& staged : qp->staged) control_->free_staging(staged.place, staged.bytes);
   const uint32_t index = qp->core.number() & (kMaxQueuePairs - 1);
   std::lock_guard lock(mutex_);

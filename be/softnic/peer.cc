@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "be/base/failpoint.h"
 #include "be/verbs/rc/memory_key.h"
 
 namespace be::softnic {
@@ -124,6 +125,7 @@ Result<PeerTable::Attached> PeerTable::attach(PeerOffer offer) {
     if (!result.peer) {
       BE_ASSIGN_OR_RETURN(uint8_t * control,
                           map_file(offer.control.get(), offer.control_size, "the control memory"));
+      BE_FAILPOINT("softnic.attach.control_mapped");
       const uint64_t regions_bytes = sizeof(RegionEntry) * kMaxRegions;
       if (offer.regions_offset % alignof(RegionEntry) != 0 ||
           !Peer::within(offer.regions_offset, regions_bytes, offer.control_size)) {
@@ -138,6 +140,7 @@ Result<PeerTable::Attached> PeerTable::attach(PeerOffer offer) {
   }
   if (offer.data.valid()) {
     BE_RETURN_IF_ERROR(result.peer->map_data(offer.data.get(), offer.data_size));
+    BE_FAILPOINT("softnic.attach.data_mapped");
   }
   BE_ASSIGN_OR_RETURN(result.event_fd,
                       result.peer->event_fd(offer.channel, std::move(offer.event)));

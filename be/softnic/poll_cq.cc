@@ -1,6 +1,7 @@
 // ibv_poll_cq and ibv_req_notify_cq of softnic (data_path.h).
 #include <bit>
 
+#include "be/base/failpoint.h"
 #include "be/softnic/channel.h"
 #include "be/softnic/data_path.h"
 
@@ -156,6 +157,7 @@ int req_notify_cq(ibv_cq* base, int solicited_only) {
   cq.armed = true;
   cq.bell->armed.store(solicited_only ? kArmedForSolicited : kArmed, std::memory_order_seq_cst);
   std::atomic_thread_fence(std::memory_order_seq_cst);
+  BE_FAILPOINT("softnic.arm.set");
   if (has_work(cq)) cq.wake_if_armed();
   return 0;
 }

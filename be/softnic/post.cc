@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "be/base/failpoint.h"
 #include "be/softnic/data_path.h"
 #include "be/softnic/device.h"
 #include "be/verbs/rc/work_request.h"
@@ -54,6 +55,20 @@ void gather(const Sources& sources, uint8_t* out) {
   }
 }
 
+// The same, into memory of the peer.
+void write_remote(const Sources& sources, uint8_t* out) {
+  if constexpr (!failpoint::kCompiledIn) return gather(sources, out);
+  for (int i = 0; i < sources.count; ++i) {
+    const ibv_sge& sge = sources.sges[i];
+    if (sge.length == 0) continue;
+    const size_t half = failpoint::before_middle(sge.length);
+    std::memcpy(out, rc::bytes_of(sge), half);
+    if (half < sge.length) BE_FAILPOINT("softnic.write.middle");
+    std::memcpy(out + half, rc::bytes_of(sge) + half, sge.length - half);
+    out += sge.length;
+  }
+}
+
 // Makes the memory of a message fetchable by pairs: its own, or a staged copy.
 bool write_pairs(QueuePair& qp, const Sources& sources, uint32_t length, Slot& slot,
                  SlotHeader* header) {
@@ -69,6 +84,7 @@ bool write_pairs(QueuePair& qp, const Sources& sources, uint32_t length, Slot& s
   uint8_t* const place = control.allocate_staging(length);
   if (place == nullptr) return false;
   gather(sources, place);
+  BE_FAILPOINT("softnic.post.staged");
   qp.staged.push_back({.message = qp.core.sends().messages() + 1, .bytes = length, .place = place});
   pairs[0] = {control.offset_of(place), length, kControlFile};
   header->pair_count = 1;
@@ -90,7 +106,8 @@ Executed execute(QueuePair& qp, const ibv_send_wr& request, uint32_t length) {
       sends.fail_execution(IBV_WC_REM_ACCESS_ERR);
       return Executed::kFailed;
     }
-    gather(sources, target);
+    write_remote(sources, target);
+    BE_FAILPOINT("softnic.write.copied");
   }
   if (!rc::is_message(request.opcode)) {
     sends.execute(false);
@@ -122,7 +139,9 @@ Executed execute(QueuePair& qp, const ibv_send_wr& request, uint32_t length) {
     }
   }
   slot.header = header;
+  BE_FAILPOINT("softnic.post.slot_filled");
   slot.sequence.store(sequence, std::memory_order_release);
+  BE_FAILPOINT("softnic.post.published");
   sends.execute(true);
   return Executed::kYes;
 }
@@ -148,6 +167,7 @@ void announce(QueuePair& qp, uint32_t messages_before, bool solicited) {
     }
     Doorbell& bell = *qp.path.recv_bell;
     const uint32_t armed = mark_ready(bell, qp.path.recv_bit);
+    BE_FAILPOINT("softnic.post.marked");
     if (armed == kArmed || (armed != kNotArmed && solicited)) wake_armed(bell, qp.path.event_fd);
   }
   if (sends.next() != rc::SendQueue::Next::kNothing) {
@@ -189,6 +209,7 @@ int post_send(ibv_qp* base, ibv_send_wr* request, ibv_send_wr** bad) {
       continue;
     }
     if (sends.execution_failed()) continue;  // to be flushed
+    BE_FAILPOINT("softnic.post.admitted");
     solicited |= (request->send_flags & IBV_SEND_SOLICITED) != 0;
     if (qp.deferred || is_large(*request, length)) {
       qp.stored.store(sends.last_posted(), *request);
@@ -211,6 +232,7 @@ void execute_deferred(CompletionQueue& cq) {
   cq.deferred.pop_front();
   qp.deferred = false;
   if (!qp.live()) return;
+  BE_FAILPOINT("softnic.write.resumed");
   rc::SendQueue& sends = qp.core.sends();
   const uint32_t messages_before = sends.messages();
   bool solicited = false;

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cstring>
 
+#include "be/base/failpoint.h"
 #include "be/softnic/data_path.h"
 
 namespace be::softnic {
@@ -40,6 +41,7 @@ void StoredRequests::store(uint32_t index, const ibv_send_wr& request) {
 
 void after_failure(QueuePair& qp, const Status& why) {
   qp.state = IBV_QPS_ERR;
+  BE_FAILPOINT("softnic.reset.failed");
   if (qp.link == QueuePair::Link::kOpen && qp.published != qp.received) {
     qp.published = qp.received;  // what was received counts; the reset makes the peer look
     qp.path.block->acknowledged.store(qp.received, std::memory_order_release);

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "be/base/failpoint.h"
 #include "be/softnic/data_path.h"
 #include "be/softnic/device.h"
 
@@ -25,8 +26,10 @@ void publish_acknowledgement(QueuePair& qp, ibv_wc_status refusal = IBV_WC_SUCCE
   qp.published = qp.received;
   qp.path.block->acknowledged.store(uint64_t{refusal} << 32 | qp.received,
                                     std::memory_order_release);
+  BE_FAILPOINT("softnic.acknowledge.stored");
   Doorbell& bell = *qp.path.send_bell;
   const uint32_t armed = mark_ready(bell, qp.path.send_bit);
+  BE_FAILPOINT("softnic.acknowledge.marked");
   if (armed == kNotArmed) return;
   if (armed == kArmedForSolicited && refusal == IBV_WC_SUCCESS) return;
   const uint32_t wanted = qp.path.block->wanted.load(std::memory_order_relaxed);
@@ -142,7 +145,12 @@ ibv_wc_status copy_message(QueuePair& qp, const Slot& slot, const SlotHeader& he
     const uint8_t* bytes = qp.path.peer->readable(pairs[i].file, pairs[i].offset, pairs[i].length);
     *valid = bytes != nullptr;
     if (!*valid) break;
-    const ibv_wc_status status = scatter.append(bytes, pairs[i].length);
+    const auto half = static_cast<uint32_t>(failpoint::before_middle(pairs[i].length));
+    ibv_wc_status status = scatter.append(bytes, half);
+    if (half < pairs[i].length && status == IBV_WC_SUCCESS) {
+      BE_FAILPOINT("softnic.fetch.middle");
+      status = scatter.append(bytes + half, pairs[i].length - half);
+    }
     if (status != IBV_WC_SUCCESS) return status;
   }
   return *valid ? IBV_WC_SUCCESS : IBV_WC_GENERAL_ERR;
@@ -154,6 +162,7 @@ Taken take_message(QueuePair& qp) {
   const Slot& slot = qp.ring[qp.received & qp.ring_mask];
   if (slot.sequence.load(std::memory_order_acquire) != qp.received + 1) return Taken::kNothing;
   const SlotHeader header = copy_once(slot.header);
+  BE_FAILPOINT("softnic.take.header_copied");
   if (!take_count(qp, header.acknowledged)) {
     return violated(qp, "the peer acknowledges what was not sent");
   }
@@ -172,12 +181,14 @@ Taken take_message(QueuePair& qp) {
                     status == IBV_WC_LOC_LEN_ERR ? IBV_WC_REM_INV_REQ_ERR : IBV_WC_REM_OP_ERR);
     }
   }
+  BE_FAILPOINT("softnic.take.copied");
   qp.core.complete_receive({.write_with_imm = is_write,
                             .immediate = header.opcode != kSlotSend,
                             .imm_data = header.imm_data,
                             .byte_len = header.byte_length,
                             .source_qp = qp.remote.qp_number});
   ++qp.received;
+  BE_FAILPOINT("softnic.take.completed");
   qp.acknowledgement_awaited |= (header.flags & kSlotSignalled) != 0;
   return Taken::kMessage;
 }
@@ -193,6 +204,7 @@ bool take_acknowledgements(QueuePair& qp) {
       violated(qp, "the peer acknowledges what was not sent");
       return false;
     }
+    BE_FAILPOINT("softnic.acknowledge.taken");
     const uint32_t refusal = static_cast<uint32_t>(word >> 32);
     if (refusal != IBV_WC_SUCCESS && count == sends.acknowledged()) {
       sends.fail_remotely(refusal <= IBV_WC_GENERAL_ERR ? static_cast<ibv_wc_status>(refusal)

@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "be/base/failpoint.h"
 #include "be/base/log.h"
 #include "be/transport/tcp/tcp_socket.h"
 
@@ -87,6 +88,7 @@ void Connector::start() {
   Result<int> fd = context_.world.network().connect(remote_);
   if (!fd.ok()) return fail(fd.status());
   fd_ = *fd;
+  BE_FAILPOINT("transport.connector.connecting");
   const Status status = thread_.poller().add(fd_, this, true);
   if (!status.ok()) fail(status);
 }
@@ -98,6 +100,7 @@ void Connector::on_ready(bool, bool) {
 }
 
 Status Connector::connected() {
+  BE_FAILPOINT("transport.connector.connected");
   thread_.poller().remove(fd_);
   channel_.emplace(thread_, std::exchange(fd_, -1), HandshakeChannel::Role::kClient,
                    context_.options.secret, static_cast<HandshakeUser*>(this));
@@ -108,7 +111,9 @@ Status Connector::connected() {
   hello.max_message_bytes = context_.options.max_message_bytes;
   context_.world.random_bytes(hello.nonce);
   state_ = State::kHello;
-  return channel_->send(HandshakeType::kClientHello, encode(hello));
+  Status sent = channel_->send(HandshakeType::kClientHello, encode(hello));
+  BE_FAILPOINT("transport.connector.hello_sent");
+  return sent;
 }
 
 void Connector::on_handshake_frame(HandshakeType type, std::span<const uint8_t> body) {
@@ -153,6 +158,7 @@ Status Connector::take_frame(HandshakeType type, std::span<const uint8_t> body) 
 
 Status Connector::take_hello(std::span<const uint8_t> body) {
   BE_ASSIGN_OR_RETURN(theirs_, decode_hello(body));
+  BE_FAILPOINT("transport.connector.hello_received");
   return offer_next();
 }
 

@@ -1,6 +1,7 @@
 // The connecting end of an engine's set-up; see connector.h.
 #include <utility>
 
+#include "be/base/failpoint.h"
 #include "be/base/log.h"
 #include "be/transport/connector.h"
 #include "be/transport/engine_offer.h"
@@ -34,15 +35,20 @@ Status Connector::fall_back() {
     log_info("{} is served over TCP: {}", remote_.to_string(), no_engine_.to_string());
   }
   state_ = State::kOpening;
-  return channel_->send(HandshakeType::kOpenSocket, {});
+  Status sent = channel_->send(HandshakeType::kOpenSocket, {});
+  BE_FAILPOINT("transport.connector.open_socket_sent");
+  return sent;
 }
 
 Status Connector::offer_on(const NodeDevice& device) {
   BE_ASSIGN_OR_RETURN(
       link_, EngineLink::create(context_, thread_, device, remote_, EngineLink::Side::kConnector));
+  BE_FAILPOINT("transport.connector.link_created");
   BE_ASSIGN_OR_RETURN(const EngineOffer offer, link_->offer());
   state_ = State::kOffering;
-  return channel_->send(HandshakeType::kOffer, encode(offer));
+  Status sent = channel_->send(HandshakeType::kOffer, encode(offer));
+  BE_FAILPOINT("transport.connector.offer_sent");
+  return sent;
 }
 
 Status Connector::take_answer(std::span<const uint8_t> body) {
@@ -51,15 +57,19 @@ Status Connector::take_answer(std::span<const uint8_t> body) {
     return Status(Code::kProtocol, "the answer names another kind of device than the offer");
   }
   state_ = State::kLinking;
+  BE_FAILPOINT("transport.connector.answer_received");
   const Status status =
       link_->connect(answer, answer.token, [this](const Status& how) { on_link(how); });
+  BE_FAILPOINT("transport.connector.linking");
   return status.ok() ? status : decline(status);
 }
 
 void Connector::on_link(const Status& status) {
   if (status.ok()) {
     state_ = State::kReady;
+    BE_FAILPOINT("transport.connector.linked");
     const Status sent = channel_->send(HandshakeType::kReady, {});
+    BE_FAILPOINT("transport.connector.ready_sent");
     if (!sent.ok()) fail(sent);
     return;
   }
@@ -92,12 +102,14 @@ Status Connector::take_decline(std::span<const uint8_t> body) {
 }
 
 void Connector::established() {
+  BE_FAILPOINT("transport.connector.ready_received");
   EngineLink* link = std::exchange(link_, nullptr);
   ConnectorOwner* const owner = owner_;
   StreamFd beside(context_.world, channel_->release());
   const std::vector<Waiting> waiting = finish();
   owner->on_engine(link);
   link->establish(std::move(beside), nullptr, [owner, link] { owner->on_link_ended(link); });
+  BE_FAILPOINT("transport.connector.established");
   for (const Waiting& each : waiting) link->open_socket(each.handler, each.deadline);
 }
 

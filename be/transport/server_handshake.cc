@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "be/base/failpoint.h"
 #include "be/base/log.h"
 #include "be/transport/connector.h"
 #include "be/transport/tcp/tcp_socket.h"
@@ -25,6 +26,7 @@ ServerHandshake::~ServerHandshake() {
 }
 
 void ServerHandshake::start() {
+  BE_FAILPOINT("transport.server.accepted");
   const Nanoseconds timeout = context_.options.handshake_timeout;
   timer_ = thread_.timers().schedule(saturating_add(thread_.now(), timeout), [this, timeout] {
     timer_ = 0;
@@ -54,6 +56,7 @@ Status ServerHandshake::take_frame(HandshakeType type, std::span<const uint8_t> 
   if (state_ == State::kLinking && !peer_ready_) {
     if (type == HandshakeType::kReady && body.empty()) {
       peer_ready_ = true;
+      BE_FAILPOINT("transport.server.ready_received");
       return conclude();
     }
     if (type == HandshakeType::kDecline) {
@@ -65,6 +68,7 @@ Status ServerHandshake::take_frame(HandshakeType type, std::span<const uint8_t> 
 
 Status ServerHandshake::take_hello(std::span<const uint8_t> body) {
   BE_ASSIGN_OR_RETURN(const Hello theirs, decode_hello(body));
+  BE_FAILPOINT("transport.server.hello_received");
   if (theirs.has_secret && context_.options.secret.empty()) {
     return Status(Code::kPermission, "the client demands a shared secret, this server has none");
   }
@@ -78,7 +82,9 @@ Status ServerHandshake::take_hello(std::span<const uint8_t> body) {
   ours.max_message_bytes = context_.options.max_message_bytes;
   context_.world.random_bytes(ours.nonce);
   state_ = State::kRequest;
-  return channel_.send(HandshakeType::kServerHello, encode(ours));
+  Status sent = channel_.send(HandshakeType::kServerHello, encode(ours));
+  BE_FAILPOINT("transport.server.hello_sent");
+  return sent;
 }
 
 Status ServerHandshake::open_socket() {
@@ -93,6 +99,7 @@ Status ServerHandshake::open_socket() {
     return Status(Code::kUnavailable, "nobody accepts the socket");
   }
   Status status = channel_.send(HandshakeType::kAcceptSocket, {});
+  BE_FAILPOINT("transport.server.socket_accepted");
   if (status.ok() && !channel_.all_sent()) {
     status = Status(Code::kUnavailable, "the peer does not read");
   }
@@ -104,6 +111,7 @@ Status ServerHandshake::open_socket() {
 
 Status ServerHandshake::take_offer(std::span<const uint8_t> body) {
   BE_ASSIGN_OR_RETURN(const EngineOffer offer, decode_engine_offer(body));
+  BE_FAILPOINT("transport.server.offer_received");
   const Status status = answer(offer);
   return status.ok() ? status : decline(status);
 }
@@ -119,6 +127,7 @@ Status ServerHandshake::answer(const EngineOffer& offer) {
   BE_RETURN_IF_ERROR(device->device->reachable(offer.endpoint));
   BE_ASSIGN_OR_RETURN(
       link_, EngineLink::create(context_, thread_, *device, remote_, EngineLink::Side::kListener));
+  BE_FAILPOINT("transport.server.link_created");
   BE_ASSIGN_OR_RETURN(EngineOffer ours, link_->offer());
   context_.world.random_bytes(ours.token);
   link_status_.reset();
@@ -127,11 +136,15 @@ Status ServerHandshake::answer(const EngineOffer& offer) {
   BE_RETURN_IF_ERROR(
       link_->connect(offer, ours.token, [this](const Status& status) { on_link(status); }));
   state_ = State::kLinking;
-  return channel_.send(HandshakeType::kAnswer, encode(ours));
+  BE_FAILPOINT("transport.server.linking");
+  Status sent = channel_.send(HandshakeType::kAnswer, encode(ours));
+  BE_FAILPOINT("transport.server.answer_sent");
+  return sent;
 }
 
 void ServerHandshake::on_link(const Status& status) {
   link_status_ = status;
+  BE_FAILPOINT("transport.server.linked");
   if (!status.ok()) link_ = nullptr;  // it ends by itself
   const Status next = conclude();
   if (!next.ok()) fail(next);
@@ -141,9 +154,11 @@ Status ServerHandshake::conclude() {
   if (!peer_ready_ || !link_status_) return {};  // the client's turn comes first
   if (!link_status_->ok()) return decline(*link_status_);
   BE_RETURN_IF_ERROR(channel_.send(HandshakeType::kReady, {}));
+  BE_FAILPOINT("transport.server.ready_sent");
   if (!channel_.all_sent()) return Status(Code::kUnavailable, "the peer does not read");
   EngineLink* link = std::exchange(link_, nullptr);
   link->establish(StreamFd(context_.world, channel_.release()), acceptance_, nullptr);
+  BE_FAILPOINT("transport.server.established");
   finish();
   return {};
 }
