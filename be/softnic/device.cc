@@ -83,6 +83,11 @@ void SoftnicDevice::die_in_child() {
   context_.ops.req_notify_cq = [](ibv_cq*, int) { return EIO; };
 }
 
+SoftnicDevice::Usage SoftnicDevice::usage() {
+  std::lock_guard lock(mutex_);
+  return {.queue_pairs = live_qps_, .regions = live_regions_};
+}
+
 // Memory.
 
 // Takes the first sealed memfd that comes as the one that peers map.
@@ -121,6 +126,7 @@ Result<ibv_mr*> SoftnicDevice::register_memory(void* address, size_t length, int
       {.address = start, .length = length, .access = static_cast<uint32_t>(access)}, offset);
   if (key == 0) return verb_error("ibv_reg_mr", ENOMEM, "softnic: the key table is full");
   if (offset != kPrivateMemory) ++data_regions_;
+  ++live_regions_;
   auto* region = new ibv_mr{};
   region->context = &context_;
   region->pd = &pd_;
@@ -137,6 +143,7 @@ Status SoftnicDevice::deregister(ibv_mr* region) {
   if (region == nullptr || !regions_->remove(region->lkey))
     return invalid("ibv_dereg_mr", "softnic");
   if (region->handle) --data_regions_;
+  --live_regions_;
   forget_data_if_unused();
   delete region;
   return {};

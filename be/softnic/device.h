@@ -67,6 +67,14 @@ class SoftnicDevice final : public Device {
   ibv_qp_state qp_state(ibv_qp* qp) override;
   Result<QuiesceToken> retire_qp(ibv_qp* qp) override;
 
+  // What exists now: queue pairs, with those whose peer has not let go of them yet, and memory
+  // regions. Any thread.
+  struct Usage {
+    uint32_t queue_pairs = 0;
+    uint32_t regions = 0;
+  };
+  Usage usage();
+
   bool dead() const { return dead_; }
   void die_in_child();  // fork.h
 
@@ -114,6 +122,7 @@ class SoftnicDevice final : public Device {
   std::vector<uint16_t> qp_lives_;
   std::vector<uint32_t> free_qps_;
   uint32_t live_qps_ = 0;
+  uint32_t live_regions_ = 0;
   std::vector<bool> bells_;  // in use
 };
 
