@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <optional>
 
+#include "be/base/fork.h"
+
 namespace be {
 namespace {
 
@@ -42,6 +44,13 @@ spdlog::logger& logger() {
   }();
   return *kLogger;
 }
+
+// Before main: the first of the locks that are kept across forks, for it is the innermost.
+[[maybe_unused]] const bool kForkSafe = [] {
+  logger();
+  keep_across_forks(spdlog::details::console_mutex::mutex());
+  return true;
+}();
 
 // Before main, so that programs need not know of it.
 [[maybe_unused]] const bool kEnvironmentRead = [] {

@@ -3,11 +3,17 @@
 #include <algorithm>
 #include <array>
 #include <cassert>
+#include <string_view>
 #include <utility>
 
 #include "be/base/log.h"
 
 namespace be::memory {
+namespace {
+
+constexpr std::string_view kPoolName = "the registered pool";
+
+}  // namespace
 
 PoolCore::PoolCore(std::unique_ptr<BlockSource> blocks)
     : blocks_(std::move(blocks)),
@@ -34,10 +40,12 @@ void PoolCore::deallocate(void* pointer) {
 size_t PoolCore::usable_size(const void* pointer) const {
   const uint32_t page = table_.page_of(pointer);
   const uint8_t kind = table_.kinds[page];
-  return kind < kSizeClassCount ? kSizeClasses[kind].bytes : heap_.bytes_at(page);
+  if (kind < kSizeClassCount) return kSizeClasses[kind].bytes;
+  return in_child() ? 0 : heap_.bytes_at(page);
 }
 
 Result<PoolCore::Allocation> PoolCore::allocate_small(size_t size_class) {
+  if (in_child()) return forked_status(kPoolName);
   void* object = nullptr;
   if (!refill(size_class, object).ok()) {
     make_room();
@@ -72,6 +80,7 @@ Status PoolCore::refill(size_t size_class, void*& object) {
 
 Result<PoolCore::Allocation> PoolCore::allocate_large(size_t size) {
   if (size == 0) return error(Code::kInvalidArgument, "an allocation of 0 bytes");
+  if (in_child()) return forked_status(kPoolName);
   if (size > blocks_->cap_bytes()) {
     return error(Code::kInvalidArgument, "{} bytes can never fit memory.cap_bytes = {}", size,
                  blocks_->cap_bytes());
@@ -103,6 +112,7 @@ void PoolCore::deallocate_small(void* object, size_t size_class) {
   const int64_t bytes = kSizeClasses[size_class].bytes;
   ThreadCache* cache = caches_.current();
   if (cache == nullptr || !cache->enter()) [[unlikely]] {
+    if (in_child()) return;
     central_[size_class].give(&object, 1);
     caches_.ownerless().add(-1, -bytes);
     if (waiters_.starved()) waiters_.fire();
@@ -136,6 +146,7 @@ void PoolCore::deallocate_small(void* object, size_t size_class) {
 }
 
 void PoolCore::deallocate_large(void* pointer, uint8_t kind) {
+  if (in_child()) return;
   const uint32_t page = table_.page_of(pointer);
   assert(pointer == table_.address_of(page));
   const auto bytes = static_cast<int64_t>(heap_.bytes_at(page));
@@ -149,6 +160,7 @@ void PoolCore::deallocate_large(void* pointer, uint8_t kind) {
 }
 
 Status PoolCore::adopt(void* memory, size_t size) {
+  if (in_child()) return forked_status(kPoolName);
   if (!blocks_->charge(size).ok()) {
     make_room();
     heap_.release_kept();
@@ -163,6 +175,7 @@ Status PoolCore::adopt(void* memory, size_t size) {
 }
 
 void PoolCore::release_adopted(void* memory, size_t size) {
+  if (in_child()) return;
   if (const Status status = blocks_->regions().forget_adopted(memory); !status.ok()) {
     log_error("adopted memory stays registered: {}", status.to_string());
   }
@@ -172,6 +185,7 @@ void PoolCore::release_adopted(void* memory, size_t size) {
 }
 
 PoolStats PoolCore::stats() const {
+  if (in_child()) return {.cap_bytes = blocks_->cap_bytes()};  // nothing of it is the child's
   const RegionTable& regions = blocks_->regions();
   // Sums of counters that move meanwhile can be off for a moment, even below zero.
   return {.registered_bytes = blocks_->registered_bytes(),

@@ -9,6 +9,10 @@
 // drained, so that "the cap is reached" means it. From then on the next free goes past the
 // caches, so that it helps at once, and tells those who wait (FreeWaiters).
 //
+// In a forked child it is dead (base/fork.h): allocations fail by name, memory that is given back
+// stays where it is, no lock is taken. allocate and deallocate find out where they have to leave
+// the hot path anyway: nobody has a ThreadCache there.
+//
 // Any thread. Outlives its RegisteredPool if Buffers do.
 #pragma once
 
@@ -52,6 +56,7 @@ class PoolCore {
   Status adopt(void* memory, size_t size);
   void release_adopted(void* memory, size_t size);
 
+  bool in_child() const { return caches_.in_child(); }
   PoolStats stats() const;
   FreeWaiters& waiters() { return waiters_; }
   BlockSource& blocks() { return *blocks_; }

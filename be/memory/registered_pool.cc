@@ -1,12 +1,12 @@
 #include "be/memory/registered_pool.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <limits>
-#include <mutex>
 #include <utility>
-#include <vector>
 
+#include "be/base/fork.h"
 #include "be/base/log.h"
 #include "be/memory/pool_core.h"
 #include "be/memory/shared_memory.h"
@@ -17,12 +17,17 @@ namespace {
 
 constexpr size_t kMaxBufferBytes = std::numeric_limits<uint32_t>::max();
 
-// Cores whose pool was destroyed too early: Buffers still point to them.
+// Cores whose pool was destroyed too early: Buffers still point to them. A list without a lock,
+// which a forked child may need too.
 void keep_for_ever(std::unique_ptr<memory::PoolCore> core) {
-  static std::mutex mutex;
-  static auto* cores = new std::vector<std::unique_ptr<memory::PoolCore>>;
-  std::lock_guard lock(mutex);
-  cores->push_back(std::move(core));
+  struct Kept {
+    std::unique_ptr<memory::PoolCore> core;
+    Kept* next;
+  };
+  static constinit std::atomic<Kept*> newest{nullptr};
+  auto* kept = new Kept{std::move(core), newest.load()};
+  while (!newest.compare_exchange_weak(kept->next, kept)) {
+  }
 }
 
 Status check_buffer_size(size_t size) {
@@ -53,6 +58,10 @@ RegisteredPool::RegisteredPool(std::unique_ptr<memory::PoolCore> core)
       block_keys_(core_->blocks().regions().keys()) {}
 
 RegisteredPool::~RegisteredPool() {
+  if (core_->in_child()) {  // inherited Buffers read it
+    keep_for_ever(std::move(core_));
+    return;
+  }
   core_->blocks().regions().deregister_all();
   const PoolStats left = core_->stats();
   if (left.allocations == 0) return;
@@ -63,6 +72,7 @@ RegisteredPool::~RegisteredPool() {
 }
 
 Result<size_t> RegisteredPool::add_device(Device* device) {
+  if (core_->in_child()) return forked_status("the registered pool");
   return core_->blocks().regions().add_device(device);
 }
 
@@ -78,7 +88,7 @@ size_t RegisteredPool::usable_size(const void* pointer) const {
 }
 
 const RegionKeys* RegisteredPool::adopted_region(const void* pointer, size_t index) const {
-  return core_->blocks().regions().adopted(pointer, index);
+  return core_->in_child() ? nullptr : core_->blocks().regions().adopted(pointer, index);
 }
 
 Result<Buffer> RegisteredPool::allocate_buffer(size_t size) {
@@ -103,10 +113,12 @@ Result<Buffer> RegisteredPool::adopt(void* memory, size_t size, std::function<vo
 }
 
 uint64_t RegisteredPool::on_free(std::function<void()> callback) {
-  return core_->waiters().add(std::move(callback));
+  return core_->in_child() ? 0 : core_->waiters().add(std::move(callback));
 }
 
-void RegisteredPool::cancel_on_free(uint64_t id) { core_->waiters().cancel(id); }
+void RegisteredPool::cancel_on_free(uint64_t id) {
+  if (!core_->in_child()) core_->waiters().cancel(id);
+}
 
 PoolStats RegisteredPool::stats() const { return core_->stats(); }
 

@@ -16,7 +16,11 @@
 // and the mapping is kept (no longer registered), so that late frees do no harm.
 //
 // Inside (docs/memory.md): ThreadCache -> CentralList -> PageHeap -> BlockSource, one concept a
-// header. A fork()ed child must not use the pool.
+// header.
+//
+// In a forked child the pool is dead (base/fork.h): inherited Buffers can be read (writing to one
+// is a segmentation fault there: the memory is shared with the parent and its NIC), dropped and
+// shared further; everything else fails by name, stats() are zero, region() is of no use.
 #pragma once
 
 #include <atomic>

@@ -38,6 +38,8 @@ Result<std::unique_ptr<ReservedRange>> ReservedRange::create(size_t bytes, Syste
 
 ReservedRange::~ReservedRange() { ::munmap(base_, bytes_); }
 
+void ReservedRange::protect() { ::mprotect(base_, bytes_, PROT_READ); }
+
 Status ReservedRange::commit(size_t offset, size_t length) {
   const auto file_offset = static_cast<off_t>(offset);
   const auto file_length = static_cast<off_t>(length);

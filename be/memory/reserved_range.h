@@ -7,6 +7,8 @@
 // peer) cannot be hit by SIGBUS from a truncation. Backing is taken ahead by fallocate and
 // MADV_POPULATE_WRITE, so shortage is a Status here and not SIGBUS at first touch.
 //
+// In a forked child the memory can only be read: the parent, its peers and its NIC go on using it.
+//
 // commit and release on different parts may run on several threads at once. Never aborts.
 #pragma once
 
@@ -14,6 +16,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "be/base/fork.h"
 #include "be/base/status.h"
 #include "be/base/unique_fd.h"
 #include "be/memory/system_calls.h"
@@ -38,12 +41,18 @@ class ReservedRange {
 
  private:
   ReservedRange(UniqueFd fd, uint8_t* base, size_t bytes, SystemCalls& calls)
-      : fd_(std::move(fd)), base_(base), bytes_(bytes), calls_(calls) {}
+      : fd_(std::move(fd)),
+        base_(base),
+        bytes_(bytes),
+        calls_(calls),
+        fork_watcher_([](void* self) { static_cast<ReservedRange*>(self)->protect(); }, this) {}
+  void protect();
 
   UniqueFd fd_;
   uint8_t* base_;
   size_t bytes_;
   SystemCalls& calls_;
+  const ForkWatcher fork_watcher_;
 };
 
 }  // namespace be::memory

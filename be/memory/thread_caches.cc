@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "be/base/fork.h"
+
 namespace be::memory {
 namespace {
 
@@ -22,8 +24,13 @@ struct LivePools {
 };
 
 LivePools& live_pools() {
-  static auto* pools = new LivePools;  // threads may end after static destructors have run
-  return *pools;
+  // Threads may end after static destructors have run.
+  static LivePools* const kPools = [] {
+    auto* made = new LivePools;
+    keep_across_forks(made->mutex);
+    return made;
+  }();
+  return *kPools;
 }
 
 uint64_t enlist(ThreadCaches* caches) {
@@ -70,6 +77,7 @@ thread_local constinit ThreadCaches::LastUsed ThreadCaches::last_used = {0, null
 ThreadCaches::ThreadCaches(CentralLists& central)
     : central_(central),
       number_(enlist(this)),
+      fork_watcher_([](void* self) { static_cast<ThreadCaches*>(self)->die_in_child(); }, this),
       can_close_(membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)) {}
 
 ThreadCaches::~ThreadCaches() {
@@ -78,8 +86,14 @@ ThreadCaches::~ThreadCaches() {
   pools.by_number.erase(number_);
 }
 
+// The only thread of the child is the one that calls this: others have no caches there yet.
+void ThreadCaches::die_in_child() {
+  live_pools().by_number.erase(number_);
+  if (last_used.pool_number == number_) last_used = {0, nullptr};
+}
+
 ThreadCache* ThreadCaches::find_or_make() {
-  if (thread_is_ending) return nullptr;
+  if (thread_is_ending || fork_guard_.in_child()) return nullptr;
   auto& entries = of_this_thread.entries;
   const auto found = std::find_if(entries.begin(), entries.end(),
                                   [&](const auto& entry) { return entry.pool_number == number_; });

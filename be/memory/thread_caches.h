@@ -4,6 +4,9 @@
 // the pool does, whichever comes first). current() costs two loads and a comparison while a
 // thread stays with one pool.
 //
+// In a forked child no thread has a cache of a pool that was made before: current() is null there,
+// at no cost to the parent, and everybody goes the long way, where the pool says why.
+//
 // Any thread. Caches of pools that are gone are recognised by number and never touched: numbers
 // are not reused.
 #pragma once
@@ -15,6 +18,7 @@
 #include <mutex>
 #include <vector>
 
+#include "be/base/fork.h"
 #include "be/memory/central_list.h"
 #include "be/memory/thread_cache.h"
 
@@ -29,7 +33,7 @@ class ThreadCaches {
   ThreadCaches(const ThreadCaches&) = delete;
   ThreadCaches& operator=(const ThreadCaches&) = delete;
 
-  // The calling thread's. Null while it is ending: then do without.
+  // The calling thread's. Null while it is ending, and in a forked child: then do without.
   ThreadCache* current() {
     if (last_used.pool_number == number_) [[likely]]
       return last_used.cache;
@@ -47,6 +51,8 @@ class ThreadCaches {
 
   void retire(ThreadCache* cache);  // its thread ends
 
+  bool in_child() const { return fork_guard_.in_child(); }
+
  private:
   struct LastUsed {
     uint64_t pool_number;  // 0: none
@@ -57,9 +63,12 @@ class ThreadCaches {
   ThreadCache* find_or_make();
   ThreadCache* make();
   void empty(ThreadCache& cache);
+  void die_in_child();
 
   CentralLists& central_;
   const uint64_t number_;
+  const ForkGuard fork_guard_;
+  const ForkWatcher fork_watcher_;
   const bool can_close_;  // the kernel has the membarrier command
 
   mutable std::mutex mutex_;
