@@ -39,15 +39,15 @@ class WildClient final : public SocketHandler {
 
   void send_bytes(std::span<const uint8_t> bytes) {
     if (socket_ == nullptr || bytes.empty()) return;
+    Buffer buffer = node_.pool().allocate_buffer(bytes.size()).value();
+    std::memcpy(buffer.data(), bytes.data(), bytes.size());
+    Message message(std::move(buffer));
+    if (!socket_->send(message, 0).ok()) return;     // the queue is full
     if (bytes.size() >= sizeof(rpc::FrameHeader)) {  // it may look like a request
       rpc::FrameHeader header;
       std::memcpy(&header, bytes.data(), sizeof(header));
       asked_.insert(header.call_id);
     }
-    Buffer buffer = node_.pool().allocate_buffer(bytes.size()).value();
-    std::memcpy(buffer.data(), bytes.data(), bytes.size());
-    Message message(std::move(buffer));
-    socket_->send(message, 0).ignore();
   }
 
   // A request by the rules. Its call id.
