@@ -25,6 +25,12 @@ Settings::Settings() {
              "most registered memory of this process; 0: a quarter of RAM");
   declare_transport();
   declare_engine();
+  config_.section("softnic")
+      .rate("link_rate", &node.softnic.link_bits_per_second,
+            zero_or(kMinLinkRate, uint64_t{10'000'000'000'000}),
+            "softnic sends no faster than a NIC on such a link; 0: as fast as it can")
+      .duration("completion_delay", &node.softnic.completion_delay, {0ns, kMaxCompletionDelay},
+                "softnic holds completions of sends back for so long");
   declare_rpc();
   config_.section("ps")
       .integer("push_threads", &server.push_threads, {1, 256},

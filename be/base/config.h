@@ -63,6 +63,10 @@ class Config {
                       std::string_view meaning) {
       return add(key, duration_value(field, range), meaning);
     }
+    Section& rate(std::string_view key, uint64_t* bits_per_second, Range<uint64_t> range,
+                  std::string_view meaning) {
+      return add(key, rate_value(bits_per_second, range), meaning);
+    }
     Section& boolean(std::string_view key, bool* field, std::string_view meaning) {
       return add(key, boolean_value(field), meaning);
     }

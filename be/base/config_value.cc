@@ -8,6 +8,12 @@ ConfigValue duration_value(Nanoseconds* field, Range<Nanoseconds> range) {
       [](Nanoseconds shown) { return format_duration(shown); });
 }
 
+ConfigValue rate_value(uint64_t* field, Range<uint64_t> range) {
+  return config_internal::ranged_value<uint64_t>(
+      "rate", field, range, [](const std::string& text) { return parse_rate(text); },
+      [](uint64_t shown) { return format_rate(shown); });
+}
+
 ConfigValue boolean_value(bool* field) {
   ConfigValue value = choice_value<bool>(field, {{"true", true}, {"false", false}});
   value.bare = true;

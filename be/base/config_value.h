@@ -123,6 +123,7 @@ ConfigValue bytes_value(T* field, Range<T> range) {
       show);
 }
 
+ConfigValue rate_value(uint64_t* field, Range<uint64_t> range);  // bits a second
 ConfigValue duration_value(Nanoseconds* field, Range<Nanoseconds> range);
 ConfigValue boolean_value(bool* field);
 ConfigValue string_value(std::string* field, bool secret);

@@ -24,6 +24,8 @@ constexpr Unit kTimeUnits[] = {{"ns", 1},
                                {"s", 1'000'000'000},
                                {"min", 60'000'000'000},
                                {"h", 3'600'000'000'000}};
+constexpr Unit kRateUnits[] = {
+    {"bps", 1}, {"Kbps", 1'000}, {"Mbps", 1'000'000}, {"Gbps", 1'000'000'000}};
 
 // Splits "64KiB" into 64 and "KiB"; nothing if it does not begin with a number that fits.
 std::optional<std::pair<uint64_t, std::string_view>> split(std::string_view text) {
@@ -75,11 +77,22 @@ Result<Nanoseconds> parse_duration(std::string_view text) {
                "'{}' is no duration: a whole number with ns, us, ms, s, min or h", text);
 }
 
+Result<uint64_t> parse_rate(std::string_view text) {
+  if (text == "0") return uint64_t{0};
+  if (const auto parts = split(text)) {
+    if (const auto rate = multiply(parts->first, parts->second, kRateUnits)) return *rate;
+  }
+  return error(Code::kInvalidArgument,
+               "'{}' is no rate: a whole number with bps, Kbps, Mbps or Gbps", text);
+}
+
 std::string format_bytes(uint64_t bytes) { return format(bytes, kByteUnits); }
 
 std::string format_duration(Nanoseconds duration) {
   if (duration.count() < 0) return fmt::format("{}ns", duration.count());
   return format(static_cast<uint64_t>(duration.count()), kTimeUnits);
 }
+
+std::string format_rate(uint64_t bits_per_second) { return format(bits_per_second, kRateUnits); }
 
 }  // namespace be

@@ -23,9 +23,11 @@ int post_srq_recv(ibv_srq* srq, ibv_recv_wr* request, ibv_recv_wr** bad);
 int poll_cq(ibv_cq* cq, int count, ibv_wc* completions);
 int req_notify_cq(ibv_cq* cq, int solicited_only);
 
-// The next QP in turn executes one large WRITE and the small work behind it. Requires
-// !cq.deferred.empty().
+// The next QP in turn executes one large WRITE and the small work behind it, if it is paced only
+// what has left the link. Requires !cq.deferred.empty().
 void execute_deferred(CompletionQueue& cq);
+// Whether that would do something now. Else the channel's timer is set for when it will.
+bool deferred_is_due(CompletionQueue& cq);
 
 enum class Taken : uint8_t {
   kMessage,

@@ -20,6 +20,10 @@ Result<std::unique_ptr<Device>> open_softnic(const SoftnicOptions& options) {
   return softnic::SoftnicDevice::open(options);
 }
 
+SoftnicStats softnic_stats(const Device& device) {
+  return static_cast<const softnic::SoftnicDevice&>(device).stats();
+}
+
 }  // namespace be
 
 namespace be::softnic {
@@ -28,6 +32,14 @@ Result<std::unique_ptr<Device>> SoftnicDevice::open(const SoftnicOptions& option
   if (options.max_queue_pairs == 0 || options.max_queue_pairs > kMaxQueuePairs) {
     return error(Code::kInvalidArgument, "softnic: max_queue_pairs {} is not in 1 ... {}",
                  options.max_queue_pairs, kMaxQueuePairs);
+  }
+  if (options.link_bits_per_second != 0 && options.link_bits_per_second < kMinLinkRate) {
+    return error(Code::kInvalidArgument, "softnic: a link of {} bits per second is below {}",
+                 options.link_bits_per_second, kMinLinkRate);
+  }
+  if (options.completion_delay < 0ns || options.completion_delay > kMaxCompletionDelay) {
+    return error(Code::kInvalidArgument, "softnic: completion_delay is {} ns, at most {}",
+                 options.completion_delay.count(), kMaxCompletionDelay.count());
   }
   std::unique_ptr<SoftnicDevice> device(new SoftnicDevice(options));
   BE_ASSIGN_OR_RETURN(device->host_, read_host_identity());
@@ -40,7 +52,8 @@ Result<std::unique_ptr<Device>> SoftnicDevice::open(const SoftnicOptions& option
   return std::unique_ptr<Device>(std::move(device));
 }
 
-SoftnicDevice::SoftnicDevice(const SoftnicOptions& options) : options_(options) {
+SoftnicDevice::SoftnicDevice(const SoftnicOptions& options)
+    : options_(options), link_(options.link_bits_per_second) {
   limits_ = {.max_queue_depth = kMaxQueueDepth,
              .max_completions = kMaxCompletions,
              .max_send_sge = kMaxPairs,

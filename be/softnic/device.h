@@ -17,6 +17,7 @@
 
 #include "be/softnic/completion_queue.h"
 #include "be/softnic/control_memory.h"
+#include "be/softnic/pacing.h"
 #include "be/softnic/peer.h"
 #include "be/softnic/queue_pair.h"
 #include "be/softnic/region_table.h"
@@ -80,6 +81,10 @@ class SoftnicDevice final : public Device {
 
   ControlMemory& control() { return *control_; }
   RegionTable& regions() { return *regions_; }
+  void count_staging_refused() { staging_refused_.fetch_add(1, std::memory_order_relaxed); }
+  SoftnicStats stats() const {
+    return {.staging_refused = staging_refused_.load(std::memory_order_relaxed)};
+  }
   PeerTable& peers() { return peers_; }
   uint64_t instance() const { return instance_; }
   // A duplicate of the data memfd; none: no shared memory is registered yet.
@@ -105,6 +110,8 @@ class SoftnicDevice final : public Device {
   std::unique_ptr<ControlMemory> control_;
   std::unique_ptr<RegionTable> regions_;
   PeerTable peers_;
+  Link link_;
+  std::atomic<uint64_t> staging_refused_{0};
 
   // Posting without a thread domain takes a lock that QPs share. A model of the shared doorbell
   // registers of a real NIC, so that what it costs to forget the domain shows here too.

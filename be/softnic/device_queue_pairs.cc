@@ -112,6 +112,9 @@ Result<be::QueuePair> SoftnicDevice::create_qp(const QueuePairOptions& options) 
   if (options.thread_domain == nullptr) {
     qp.posting_lock = &modelled_doorbell_locks_[index % modelled_doorbell_locks_.size()];
   }
+  if (link_.paces() || options_.completion_delay > 0ns) {
+    qp.pacing = std::make_unique<Pacing>(link_, options_.completion_delay, options.send_depth);
+  }
   qp.block = control_->queue_pair(index);
   qp.block->acknowledged.store(0, std::memory_order_relaxed);
   qp.block->wanted.store(0, std::memory_order_relaxed);

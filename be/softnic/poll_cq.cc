@@ -29,13 +29,15 @@ bool receive_messages(QueuePair& qp) {
 
 // True: look again at the next poll without being told.
 bool report_sends(QueuePair& qp) {
-  if (!qp.core.sends().awaits_report()) return false;
+  rc::SendQueue& sends = qp.core.sends();
+  if (!sends.awaits_report()) return false;
+  if (qp.pacing != nullptr) qp.pacing->release(sends);
   if (!take_acknowledgements(qp)) return false;
   if (!qp.core.report_sends(false)) {
     after_failure(qp, {});
     return false;
   }
-  return qp.core.sends().next() != rc::SendQueue::Next::kNothing;
+  return sends.next() != rc::SendQueue::Next::kNothing || sends.holds_back();
 }
 
 // True: look again at the next poll without being told.
@@ -108,6 +110,7 @@ bool has_work(QueuePair& qp, const CompletionQueue& cq) {
     }
   }
   if (qp.send_queue == &cq && qp.core.sends().awaits_report()) {
+    if (qp.pacing != nullptr) qp.channel->wake_at(qp.pacing->release(qp.core.sends()));
     if (!take_acknowledgements(qp)) return true;
     return qp.core.sends().next() != rc::SendQueue::Next::kNothing;
   }
@@ -115,7 +118,7 @@ bool has_work(QueuePair& qp, const CompletionQueue& cq) {
 }
 
 bool has_work(CompletionQueue& cq) {
-  if (!cq.core.empty() || !cq.deferred.empty()) return true;
+  if (!cq.core.empty() || (!cq.deferred.empty() && deferred_is_due(cq))) return true;
   if (cq.direct()) {
     for (QueuePair* qp : cq.active) {
       if (has_work(*qp, cq)) return true;

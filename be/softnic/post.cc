@@ -3,7 +3,9 @@
 // Small work is done at once: a message is written to the peer's ring, a WRITE copied into the
 // peer's memory. A WRITE above kImmediateWrite waits for ibv_poll_cq, one per call, and all
 // later requests of its QP wait behind it; so one linked post never copies megabytes, and
-// fragments let other QPs in between.
+// fragments let other QPs in between. On a paced device every request waits so, for its time on
+// the link (pacing.h).
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -91,6 +93,13 @@ bool write_pairs(QueuePair& qp, const Sources& sources, uint32_t length, Slot& s
   return true;
 }
 
+void mark_executed(QueuePair& qp, bool message) {
+  rc::SendQueue& sends = qp.core.sends();
+  if (qp.pacing == nullptr) return sends.execute(message);
+  qp.pacing->executed(sends.next_to_execute());
+  sends.execute_held_back(message);
+}
+
 Executed execute(QueuePair& qp, const ibv_send_wr& request, uint32_t length) {
   rc::SendQueue& sends = qp.core.sends();
   Path& path = qp.path;
@@ -110,7 +119,7 @@ Executed execute(QueuePair& qp, const ibv_send_wr& request, uint32_t length) {
     BE_FAILPOINT("softnic.write.copied");
   }
   if (!rc::is_message(request.opcode)) {
-    sends.execute(false);
+    mark_executed(qp, false);
     // Its completion waits for messages that may not be signalled themselves.
     if (!sends.all_acknowledged() && (request.send_flags & IBV_SEND_SIGNALED)) {
       qp.block->wanted.store(sends.messages(), std::memory_order_relaxed);
@@ -142,7 +151,7 @@ Executed execute(QueuePair& qp, const ibv_send_wr& request, uint32_t length) {
   BE_FAILPOINT("softnic.post.slot_filled");
   slot.sequence.store(sequence, std::memory_order_release);
   BE_FAILPOINT("softnic.post.published");
-  sends.execute(true);
+  mark_executed(qp, true);
   return Executed::kYes;
 }
 
@@ -150,7 +159,10 @@ bool is_large(const ibv_send_wr& request, uint32_t length) {
   return rc::is_write(request.opcode) && length > kImmediateWrite;
 }
 
-void defer(QueuePair& qp) {
+void defer(QueuePair& qp, const ibv_send_wr& request) {
+  const uint32_t index = qp.core.sends().last_posted();
+  qp.stored.store(index, request);
+  if (qp.paced()) qp.pacing->posted(index);
   if (qp.deferred) return;
   qp.deferred = true;
   qp.send_queue->deferred.push_back(&qp);
@@ -170,7 +182,7 @@ void announce(QueuePair& qp, uint32_t messages_before, bool solicited) {
     BE_FAILPOINT("softnic.post.marked");
     if (armed == kArmed || (armed != kNotArmed && solicited)) wake_armed(bell, qp.path.event_fd);
   }
-  if (sends.next() != rc::SendQueue::Next::kNothing) {
+  if (sends.next() != rc::SendQueue::Next::kNothing || sends.holds_back()) {
     qp.send_queue->look_again(qp.send_bit);
     qp.send_queue->wake_if_armed();
   }
@@ -211,13 +223,13 @@ int post_send(ibv_qp* base, ibv_send_wr* request, ibv_send_wr** bad) {
     if (sends.execution_failed()) continue;  // to be flushed
     BE_FAILPOINT("softnic.post.admitted");
     solicited |= (request->send_flags & IBV_SEND_SOLICITED) != 0;
-    if (qp.deferred || is_large(*request, length)) {
-      qp.stored.store(sends.last_posted(), *request);
-      defer(qp);
+    if (qp.deferred || is_large(*request, length) || qp.paced()) {
+      defer(qp, *request);
       continue;
     }
     if (execute(qp, *request, length) == Executed::kNoStaging) {
       sends.withdraw();
+      qp.device->count_staging_refused();
       error = ENOMEM;
       break;
     }
@@ -241,6 +253,7 @@ void execute_deferred(CompletionQueue& cq) {
     const uint32_t index = sends.next_to_execute();
     const ibv_send_wr& request = qp.stored.at(index);
     const uint32_t length = sends.record(index).byte_len;
+    if (qp.paced() && qp.pacing->leaves(index, length) > Channel::Clock::now()) break;
     if (is_large(request, length)) {
       if (large_done) break;
       large_done = true;
@@ -253,6 +266,19 @@ void execute_deferred(CompletionQueue& cq) {
     cq.deferred.push_back(&qp);
   }
   announce(qp, messages_before, solicited);
+}
+
+bool deferred_is_due(CompletionQueue& cq) {
+  auto next = Channel::Clock::time_point::max();
+  for (QueuePair* qp : cq.deferred) {
+    if (!qp->live() || !qp->paced()) return true;
+    const uint32_t index = qp->core.sends().next_to_execute();
+    next = std::min(next, qp->pacing->leaves(index, qp->core.sends().record(index).byte_len));
+  }
+  if (next == Channel::Clock::time_point::max()) return false;
+  if (next <= Channel::Clock::now()) return true;
+  cq.channel->wake_at(next);
+  return false;
 }
 
 int post_recv(ibv_qp* base, ibv_recv_wr* request, ibv_recv_wr** bad) {

@@ -24,6 +24,7 @@
 #include "be/base/unique_fd.h"
 #include "be/softnic/channel.h"
 #include "be/softnic/completion_queue.h"
+#include "be/softnic/pacing.h"
 #include "be/softnic/peer.h"
 #include "be/softnic/rendezvous.h"
 #include "be/softnic/shared_layout.h"
@@ -85,6 +86,7 @@ struct QueuePair : ibv_qp {
   QueuePair(const rc::QueuePairConfig& config)  // NOLINT(google-explicit-constructor)
       : ibv_qp{}, core(config), stored(config.send_depth, config.limits) {}
 
+  bool paced() const { return pacing != nullptr && pacing->has_link(); }
   bool live() const { return link == Link::kOpen && !core.in_error(); }
   // Something for the next poll of our CQs that no peer has announced.
   void look_again() {
@@ -104,7 +106,8 @@ struct QueuePair : ibv_qp {
   rc::QueuePair core;
   StoredRequests stored;
   std::deque<Staged> staged;
-  bool deferred = false;  // in send_queue->deferred
+  bool deferred = false;           // in send_queue->deferred
+  std::unique_ptr<Pacing> pacing;  // null: nothing is held back
 
   // Inbound.
   Slot* ring = nullptr;

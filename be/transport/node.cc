@@ -91,7 +91,8 @@ Status NodeImpl::start() {
 Status NodeImpl::open_devices() {
   const TransportChoice choice = options_.transport;
   if (allows(choice, DeviceKind::kSoftnic)) {
-    BE_RETURN_IF_ERROR(add_device(open_softnic({}), choice == TransportChoice::kSoftnic));
+    BE_RETURN_IF_ERROR(
+        add_device(open_softnic(options_.softnic), choice == TransportChoice::kSoftnic));
   }
   if (allows(choice, DeviceKind::kHardware)) {
     for (std::unique_ptr<Device>& device : open_hardware_devices()) {

@@ -16,6 +16,7 @@
 #include "be/base/world.h"
 #include "be/engine/engine_options.h"
 #include "be/memory/registered_pool.h"
+#include "be/softnic/softnic_device.h"
 #include "be/transport/io_thread.h"
 #include "be/transport/socket.h"
 #include "be/verbs/device.h"
@@ -30,6 +31,7 @@ struct NodeOptions {
   bool spin_forever = false;  // started threads never sleep (benchmarks: "polling")
   PoolOptions memory;
   EngineOptions engine;
+  SoftnicOptions softnic;
   Nanoseconds handshake_timeout = 5s;
   uint32_t max_message_bytes = 1u << 30;
   std::string secret;  // shared secret; empty: no proof, default bind is loopback

@@ -1,11 +1,12 @@
 // Send queue of an RC queue pair: which work requests were posted, have been executed, are
 // acknowledged, were reported and may be overwritten.
 //
-//      freed <= reported <= executed <= posted          posted - freed <= depth
+//      freed <= reported <= released <= executed <= posted          posted - freed <= depth
 //
 //   executed  the wire has taken it: message on its way, or bytes of a WRITE in place
 //   done      executed, and the peer has acknowledged every message up to it. A WRITE is not
 //             acknowledged itself, but the messages before it are: completions in post order.
+//   released  may be reported when it is done: all that is executed, unless the wire holds it back
 //   freed     as on hardware, a slot returns only when a signalled completion (or an error)
 //             at or behind it is reported
 //
@@ -57,9 +58,20 @@ class SendQueue {
 
   // The oldest record that is not executed is now; `message`: it awaits an acknowledgement.
   void execute(bool message) {
+    execute_held_back(message);
+    released_ = executed_;
+  }
+  // The same, but it is not reported, nor is what comes behind it, until it is released.
+  void execute_held_back(bool message) {
     assert(!all_executed());
     if (message) ++messages_;
     records_[executed_++ & mask_].messages = messages_;
+  }
+  bool holds_back() const { return released_ != executed_; }
+  uint32_t next_to_release() const { return released_; }
+  void release_next() {
+    assert(holds_back());
+    ++released_;
   }
   uint32_t last_posted() const { return posted_ - 1; }
   uint32_t next_to_execute() const { return executed_; }
@@ -88,8 +100,9 @@ class SendQueue {
 
   // What can be said of the oldest unreported record.
   Next next() const {
-    if (reported_ == executed_) {
-      return reported_ != posted_ && error_ != IBV_WC_SUCCESS ? Next::kFailed : Next::kNothing;
+    if (reported_ == released_) {
+      const bool failed = !holds_back() && reported_ != posted_ && error_ != IBV_WC_SUCCESS;
+      return failed ? Next::kFailed : Next::kNothing;
     }
     const uint32_t needed = records_[reported_ & mask_].messages;
     if (static_cast<int32_t>(acknowledged_ - needed) >= 0) return Next::kDone;
@@ -101,7 +114,10 @@ class SendQueue {
   const SendRecord& report(bool visible) {
     assert(!all_reported());
     const SendRecord& oldest = records_[reported_++ & mask_];
-    if (executed_ - reported_ > depth_) executed_ = reported_;  // flushed before execution
+    if (released_ - reported_ > depth_) {  // flushed: held back, or not even executed
+      released_ = reported_;
+      if (executed_ - reported_ > depth_) executed_ = reported_;
+    }
     if (visible) freed_ = reported_;
     return oldest;
   }
@@ -113,6 +129,7 @@ class SendQueue {
   std::unique_ptr<SendRecord[]> records_;
   uint32_t posted_ = 0;
   uint32_t executed_ = 0;
+  uint32_t released_ = 0;
   uint32_t reported_ = 0;
   uint32_t freed_ = 0;
   uint32_t messages_ = 0;

@@ -30,6 +30,7 @@ class ConfigTest : public testing::Test {
                "0: off")
         .bytes("cap_bytes", &cap_bytes_, {}, "any size")
         .duration("keepalive_interval", &interval_, {1ms, 1h}, "between ticks")
+        .rate("link_rate", &rate_, {.min = 1'000, .or_zero = true}, "0: off")
         .boolean("relaxed", &relaxed_, "relaxed ordering")
         .choice("colour", &colour_, {{"red", Colour::kRed}, {"green", Colour::kGreen}}, "a colour");
     config_.section("rpc.quarantine").duration("window", &quarantine_, {.min = 1s}, "time");
@@ -53,6 +54,7 @@ class ConfigTest : public testing::Test {
   }
 
   uint32_t grants_ = 16;
+  uint64_t rate_ = 0;
   int offset_ = -3;
   uint32_t eager_bytes_ = 4096;
   size_t window_bytes_ = 0;
@@ -83,6 +85,7 @@ offset = -1
 eager_bytes = "64KiB"
 cap_bytes = 4096
 keepalive_interval = "10ms"
+link_rate = "25Gbps"
 relaxed = true
 colour = "red"
 [rpc]
@@ -97,6 +100,7 @@ quarantine.window = "1min"
   EXPECT_EQ(eager_bytes_, 65536u);
   EXPECT_EQ(cap_bytes_, 4096u);
   EXPECT_EQ(interval_, 10ms);
+  EXPECT_EQ(rate_, 25'000'000'000u);
   EXPECT_TRUE(relaxed_);
   EXPECT_EQ(colour_, Colour::kRed);
   EXPECT_EQ(quarantine_, 1min);
@@ -175,6 +179,8 @@ TEST_F(ConfigTest, ImpossibleValueNamesFileLineKeyAndValue) {
   EXPECT_THAT(failure_of_text("rpc.quarantine.window = '1ms'"), HasSubstr("at least 1s"));
   EXPECT_THAT(failure_of_text("engine.keepalive_interval = 5"), HasSubstr("'5' is no duration"));
   EXPECT_THAT(failure_of_text("engine.keepalive_interval = '2h'"), HasSubstr("1ms and 1h"));
+  EXPECT_THAT(failure_of_text("engine.link_rate = 25"), HasSubstr("'25' is no rate"));
+  EXPECT_THAT(failure_of_text("engine.link_rate = '1bps'"), HasSubstr("at least 1Kbps"));
   EXPECT_THAT(failure_of_text("engine.relaxed = 'maybe'"), HasSubstr("one of true, false"));
   EXPECT_THAT(failure_of_text("engine.colour = 'blue'"), HasSubstr("one of red, green"));
   EXPECT_EQ(grants_, 16u);

@@ -46,6 +46,25 @@ TEST(Units, WhatIsNoDurationIsRefusedAndQuoted) {
   }
 }
 
+TEST(Units, RatesAreReadWithDecimalUnits) {
+  EXPECT_EQ(parse_rate("0").value(), 0u);
+  EXPECT_EQ(parse_rate("8bps").value(), 8u);
+  EXPECT_EQ(parse_rate("64Kbps").value(), 64'000u);
+  EXPECT_EQ(parse_rate("100Mbps").value(), 100'000'000u);
+  EXPECT_EQ(parse_rate("25Gbps").value(), 25'000'000'000u);
+  EXPECT_EQ(format_rate(25'000'000'000), "25Gbps");
+  EXPECT_EQ(format_rate(2'500'000), "2500Kbps");
+  EXPECT_EQ(parse_rate(format_rate(0)).value(), 0u);
+}
+
+TEST(Units, WhatIsNoRateIsRefusedAndQuoted) {
+  for (const char* text : {"", "25", "Gbps", "2.5Gbps", "25 Gbps", "25gbps", "99999999999Gbps"}) {
+    const Result<uint64_t> rate = parse_rate(text);
+    ASSERT_FALSE(rate.ok()) << text;
+    EXPECT_THAT(rate.status().message(), HasSubstr(std::string("'") + text + "'"));
+  }
+}
+
 TEST(Units, ShortestTextIsReadBackExactly) {
   EXPECT_EQ(format_bytes(0), "0B");
   EXPECT_EQ(format_bytes(1000), "1000B");

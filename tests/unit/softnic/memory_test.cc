@@ -75,6 +75,7 @@ TEST(SoftnicStaging, IsBoundedAndReturnsWhenTheMessageIsAcknowledged) {
     ASSERT_EQ(a.post(request), 0);
     ASSERT_EQ(a.post(request), 0);
     ASSERT_EQ(a.post(request), ENOMEM);
+    EXPECT_EQ(softnic_stats(*device).staging_refused, static_cast<uint64_t>(round) + 1);
     for (int i = 0; i < 2; ++i) ASSERT_EQ(b.post_recv(0, 4096), 0);
     ASSERT_EQ(b.poll().size(), 2u);
     b.poll();

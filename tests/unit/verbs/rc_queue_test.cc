@@ -133,6 +133,35 @@ TEST(RcSendQueue, ARemoteRefusalHitsTheFirstUnacknowledgedMessage) {
   EXPECT_EQ(queue.oldest().wr_id, 1u);
 }
 
+TEST(RcSendQueue, WhatIsHeldBackIsReportedInOrderWhenItIsReleased) {
+  SendQueue queue(4);
+  for (uint64_t i = 0; i < 3; ++i) queue.post({.wr_id = i});
+  queue.execute_held_back(true);
+  queue.execute_held_back(false);
+  ASSERT_TRUE(queue.acknowledge(1));
+  EXPECT_EQ(queue.next(), SendQueue::Next::kNothing) << "done, but held back";
+  queue.fail_execution(IBV_WC_LOC_PROT_ERR);
+  EXPECT_EQ(queue.next(), SendQueue::Next::kNothing) << "the failure is behind them";
+  for (uint64_t i = 0; i < 2; ++i) {
+    queue.release_next();
+    ASSERT_EQ(queue.next(), SendQueue::Next::kDone);
+    EXPECT_EQ(queue.report(true).wr_id, i);
+  }
+  EXPECT_FALSE(queue.holds_back());
+  EXPECT_EQ(queue.next(), SendQueue::Next::kFailed);
+}
+
+TEST(RcSendQueue, WhatIsFlushedIsNotHeldBackAnyMore) {
+  SendQueue queue(2);
+  queue.post({.wr_id = 1});
+  queue.execute_held_back(true);
+  queue.post({.wr_id = 2});
+  EXPECT_EQ(queue.report(true).wr_id, 1u);
+  EXPECT_EQ(queue.report(true).wr_id, 2u);
+  EXPECT_FALSE(queue.holds_back());
+  EXPECT_FALSE(queue.awaits_report());
+}
+
 TEST(RcSendQueue, IndicesMayWrapAround) {
   SendQueue queue(3);
   for (uint64_t i = 0; i < 1000; ++i) {
