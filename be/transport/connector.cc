@@ -179,8 +179,12 @@ void Connector::opened() {
 
 void Connector::fail(const Status& why) {
   if (state_ == State::kDone) return;
-  // Our side of the story; the peer may be gone.
-  if (channel_) channel_->send(HandshakeType::kRefuse, encode_refusal(why)).ignore();
+  // Our side of the story; the peer may be gone. After our last frame it may have ended the
+  // handshake already: a Refuse would be taken for what follows.
+  const bool last_frame_sent = state_ == State::kReady || state_ == State::kOpening;
+  if (channel_ && !last_frame_sent) {
+    channel_->send(HandshakeType::kRefuse, encode_refusal(why)).ignore();
+  }
   end(why.with_context(fmt::format("connect to {}", remote_.to_string())));
 }
 

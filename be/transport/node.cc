@@ -55,6 +55,17 @@ Result<std::unique_ptr<Node>> Node::create(World& world, const NodeOptions& opti
   BE_RETURN_IF_ERROR(check(options));
   BE_ASSIGN_OR_RETURN(std::unique_ptr<RegisteredPool> pool, RegisteredPool::create(options.memory));
   auto node = std::make_unique<NodeImpl>(world, options, std::move(pool));
+  BE_RETURN_IF_ERROR(node->find_devices());
+  BE_RETURN_IF_ERROR(node->start());
+  return std::unique_ptr<Node>(std::move(node));
+}
+
+Result<std::unique_ptr<Node>> Node::create(World& world, const NodeOptions& options,
+                                           std::vector<std::unique_ptr<Device>> devices) {
+  BE_RETURN_IF_ERROR(check(options));
+  BE_ASSIGN_OR_RETURN(std::unique_ptr<RegisteredPool> pool, RegisteredPool::create(options.memory));
+  auto node = std::make_unique<NodeImpl>(world, options, std::move(pool));
+  BE_RETURN_IF_ERROR(node->use_devices(std::move(devices)));
   BE_RETURN_IF_ERROR(node->start());
   return std::unique_ptr<Node>(std::move(node));
 }
@@ -71,7 +82,6 @@ NodeImpl::NodeImpl(World& world, const NodeOptions& options, std::unique_ptr<Reg
 
 Status NodeImpl::start() {
   BE_RETURN_IF_ERROR(options_.engine.check());
-  BE_RETURN_IF_ERROR(open_devices());
   for (size_t i = 0; i < options_.io_threads; ++i) {
     BE_ASSIGN_OR_RETURN(std::unique_ptr<IoThreadImpl> thread,
                         IoThreadImpl::create(world_, *pool_,
@@ -88,7 +98,14 @@ Status NodeImpl::start() {
   return {};
 }
 
-Status NodeImpl::open_devices() {
+Status NodeImpl::use_devices(std::vector<std::unique_ptr<Device>> devices) {
+  for (std::unique_ptr<Device>& device : devices) {
+    BE_RETURN_IF_ERROR(add_device(std::move(device), true));
+  }
+  return {};
+}
+
+Status NodeImpl::find_devices() {
   const TransportChoice choice = options_.transport;
   if (allows(choice, DeviceKind::kSoftnic)) {
     BE_RETURN_IF_ERROR(

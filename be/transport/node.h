@@ -55,6 +55,9 @@ class Listener {
 class Node {
  public:
   static Result<std::unique_ptr<Node>> create(World& world, const NodeOptions& options);
+  // On these devices instead of those that this machine has (simulation, tests).
+  static Result<std::unique_ptr<Node>> create(World& world, const NodeOptions& options,
+                                              std::vector<std::unique_ptr<Device>> devices);
   virtual ~Node() = default;
 
   // Asynchronous: handler->on_open or handler->on_closed, on the I/O thread that the connection

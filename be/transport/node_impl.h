@@ -21,6 +21,8 @@ class NodeImpl final : public Node {
   NodeImpl(World& world, const NodeOptions& options, std::unique_ptr<RegisteredPool> pool);
   ~NodeImpl() override;
 
+  Status find_devices();
+  Status use_devices(std::vector<std::unique_ptr<Device>> devices);
   Status start();
 
   void connect(const Address& remote, const SocketOptions& options,
@@ -34,7 +36,6 @@ class NodeImpl final : public Node {
   IoThread& thread_for(const Address& remote) override;
 
  private:
-  Status open_devices();
   Status add_device(Result<std::unique_ptr<Device>> device, bool required);
   void take_connection(StreamFd fd, const Address& remote,
                        const std::shared_ptr<Acceptance>& acceptance);
