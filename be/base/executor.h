@@ -29,6 +29,16 @@ class WorkerPool {
   virtual void submit(Task task) = 0;  // any thread; never blocks
 };
 
+// Opened once, by any thread: how a thread that is no loop waits for something that a loop or a
+// worker does (blocking calls, destructors). The waiter may destroy it as soon as wait() has
+// returned. The virtual form runs the simulation until it is open.
+class Gate {
+ public:
+  virtual ~Gate() = default;
+  virtual void open() = 0;
+  virtual void wait() = 0;  // never called from a loop or a worker
+};
+
 class Executor {
  public:
   virtual ~Executor() = default;
@@ -39,6 +49,7 @@ class Executor {
                                                    std::function<bool()> step) = 0;
   virtual Result<std::unique_ptr<WorkerPool>> start_workers(const std::string& name,
                                                             int threads) = 0;
+  virtual std::unique_ptr<Gate> make_gate() = 0;
 };
 
 }  // namespace be

@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "be/base/fork.h"
+
 namespace be {
 namespace {
 
@@ -52,9 +54,11 @@ class KernelLoop final : public Loop {
 
  private:
   void join_thread() {
+    if (fork_guard_.in_child()) return abandon(std::move(thread_));  // it is not here
     if (thread_.joinable()) thread_.join();
   }
 
+  const ForkGuard fork_guard_;
   std::thread thread_;
 };
 
@@ -144,7 +148,44 @@ void KernelWorkerPool::yield_for_work(std::unique_lock<std::mutex>& lock) {
   yielding_ = false;
 }
 
+// In a forked child the workers are not there: no task runs, and nobody waits for them.
+class WorkersOfThisProcess final : public WorkerPool {
+ public:
+  explicit WorkersOfThisProcess(std::unique_ptr<KernelWorkerPool> pool) : pool_(std::move(pool)) {}
+  ~WorkersOfThisProcess() override {
+    if (fork_guard_.in_child()) abandon(std::move(pool_));
+  }
+  void submit(Task task) override {
+    if (fork_guard_.in_child()) return abandon(std::move(task));
+    pool_->submit(std::move(task));
+  }
+
+ private:
+  const ForkGuard fork_guard_;
+  std::unique_ptr<KernelWorkerPool> pool_;
+};
+
+class KernelGate final : public Gate {
+ public:
+  void open() override {
+    const std::lock_guard lock(mutex_);
+    open_ = true;
+    opened_.notify_all();  // under the mutex: the waiter may destroy us as soon as it has it
+  }
+  void wait() override {
+    std::unique_lock lock(mutex_);
+    opened_.wait(lock, [this] { return open_; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable opened_;
+  bool open_ = false;
+};
+
 }  // namespace
+
+std::unique_ptr<Gate> KernelExecutor::make_gate() { return std::make_unique<KernelGate>(); }
 
 Result<std::unique_ptr<Loop>> KernelExecutor::start_loop(const std::string& name, Poller&,
                                                          std::function<bool()> step) {
@@ -163,7 +204,7 @@ Result<std::unique_ptr<WorkerPool>> KernelExecutor::start_workers(const std::str
   }
   auto pool = std::make_unique<KernelWorkerPool>(clock_);
   BE_RETURN_IF_ERROR(pool->start(name, threads));
-  return std::unique_ptr<WorkerPool>(std::move(pool));
+  return std::unique_ptr<WorkerPool>(std::make_unique<WorkersOfThisProcess>(std::move(pool)));
 }
 
 }  // namespace be

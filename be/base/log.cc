@@ -33,6 +33,11 @@ spdlog::level::level_enum spdlog_level(LogLevel level) {
   }
 }
 
+LogSink& log_sink() {
+  static LogSink* const kSink = new LogSink();
+  return *kSink;
+}
+
 // Never destroyed: threads may log while the process ends.
 spdlog::logger& logger() {
   static spdlog::logger* const kLogger = [] {
@@ -73,6 +78,8 @@ Status set_log_level(std::string_view name) {
   return {};
 }
 
+void set_log_sink(LogSink sink) { log_sink() = std::move(sink); }
+
 namespace log_internal {
 
 constinit std::atomic<LogLevel> threshold{LogLevel::kWarn};
@@ -80,6 +87,7 @@ constinit std::atomic<LogLevel> threshold{LogLevel::kWarn};
 void write(LogLevel level, fmt::string_view format, fmt::format_args args) {
   fmt::memory_buffer line;
   fmt::vformat_to(fmt::appender(line), format, args);
+  if (log_sink()) return log_sink()(level, {line.data(), line.size()});
   logger().log(spdlog_level(level), spdlog::string_view_t(line.data(), line.size()));
 }
 

@@ -2,16 +2,17 @@
 //
 //   log_warn("engine to {}: {}", peer, status.to_string());
 //
-// Levels are debug, info, warn, error and off; the default is warn, changed by the environment
-// variable BE_LOG or by set_log_level. A message below the level costs one comparison and is not
-// formatted. Any thread. Never fails: what cannot be written is lost. spdlog does the work and
-// is not seen outside log.cc.
+// set_log_sink sends the lines elsewhere. Levels are debug, info, warn, error and off; the default
+// is warn, changed by the environment variable BE_LOG or by set_log_level. A message below the
+// level costs one comparison and is not formatted. Any thread. Never fails: what cannot be written
+// is lost. spdlog does the work and is not seen outside log.cc.
 #pragma once
 
 #include <fmt/format.h>
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <string_view>
 #include <utility>
 
@@ -23,6 +24,11 @@ enum class LogLevel : uint8_t { kDebug, kInfo, kWarn, kError, kOff };
 
 // "debug", "info", "warn", "error" or "off"; any other name changes nothing and is an error.
 Status set_log_level(std::string_view name);
+
+// Where lines go instead of standard error; empty: there again. Called by any thread that logs.
+// Before other threads log, or when they have ended.
+using LogSink = std::function<void(LogLevel level, std::string_view line)>;
+void set_log_sink(LogSink sink);
 
 namespace log_internal {
 

@@ -10,11 +10,16 @@ namespace be {
 
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
-Engine::~Engine() { assert(state() == State::kInit || state() == State::kDead); }
+Engine::~Engine() {
+  assert(state() == State::kInit || state() == State::kDead);
+  // Its I/O thread may have been in the middle of anything.
+  if (impl_->fork_guard_.in_child()) static_cast<void>(impl_.release());
+}
 
 const EngineTerms& Engine::local_terms() const { return impl_->local_; }
 
 Result<EndpointBlob> Engine::local_endpoint() const {
+  if (impl_->fork_guard_.in_child()) return impl_->closed_status();
   return impl_->resources_.device->local_endpoint(impl_->qp_);
 }
 
@@ -54,6 +59,8 @@ void Engine::on_quiesced(QuiesceToken token) { impl_->on_quiesced(token); }
 Engine::State Engine::state() const { return impl_->state_; }
 
 ibv_qp* Engine::qp() const { return impl_->qp_; }
+
+const char* Engine::broken_invariant() const { return impl_->broken_invariant(); }
 
 uint32_t Engine::completions_needed() const { return completions_needed(impl_->options_); }
 

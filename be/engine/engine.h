@@ -16,6 +16,9 @@
 // On failure every queued and in-flight message is completed exactly once (on_sent with a
 // status) and on_engine_failed is called once; buffers the peer may still touch are kept until
 // kDead (blueprint 3, 6).
+//
+// In a forked child every engine is kDead from the first moment (base/fork.h): send and connect
+// fail with kClosed, everything else does nothing, no callback comes.
 #pragma once
 
 #include <cstdint>
@@ -121,6 +124,9 @@ class Engine {
   uint32_t completions_needed() const;  // CQ entries this engine can fill: full depths
   static uint32_t completions_needed(const EngineOptions& options);
   EngineStats stats() const;
+  // The invariants that span the engine's machines (blueprint 6): the one that does not hold, as
+  // an equation, or null. Looks at every queue.
+  const char* broken_invariant() const;
 
  private:
   struct Impl;

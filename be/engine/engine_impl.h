@@ -14,6 +14,7 @@
 #include <optional>
 #include <vector>
 
+#include "be/base/fork.h"
 #include "be/base/ring_queue.h"
 #include "be/engine/credit_ledger.h"
 #include "be/engine/engine.h"
@@ -130,6 +131,7 @@ struct Engine::Impl {
 
   // --- engine_failure.cc
   void fail(const Status& why);
+  Status closed_status() const;  // why nothing is taken any more
   void fail_protocol(const char* what, const char* field);
   void fail_messages();
   void advance_failure(Time now);
@@ -139,12 +141,15 @@ struct Engine::Impl {
   void release();
 
   // --- engine_check.cc
+  const char* broken_invariant() const;  // null: none
   void check_invariants() const;
 
   // --- who we are
   const Resources resources_;
   const EngineOptions options_;
   EngineUser* const user_;
+  const ForkGuard fork_guard_;
+  const ForkWatcher fork_watcher_;
   State state_ = State::kInit;
   ibv_qp* qp_ = nullptr;
   Time now_{};
@@ -242,9 +247,5 @@ struct Engine::Impl {
 
   EngineStats stats_;
 };
-
-#ifdef NDEBUG
-inline void Engine::Impl::check_invariants() const {}
-#endif
 
 }  // namespace be

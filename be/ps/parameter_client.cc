@@ -5,7 +5,6 @@
 
 #include "be/ps/control_service.h"
 #include "be/ps/operations.h"
-#include "be/rpc/blocking.h"
 #include "be/rpc/protobuf.h"
 
 namespace be::ps {
@@ -25,12 +24,12 @@ Result<T> wait_for(Node& node, Start start) {
     node.thread(0).run_until([&] { return result.has_value(); }, kNever,
                              node.options().spin_forever);
   } else {
-    rpc::Event ended;
+    const std::unique_ptr<Gate> ended = node.world().executor().make_gate();
     BE_RETURN_IF_ERROR(start([&](Result<T> answer) {
       result.emplace(std::move(answer));
-      ended.set();
+      ended->open();
     }));
-    ended.wait();
+    ended->wait();
   }
   return *std::move(result);
 }

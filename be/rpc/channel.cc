@@ -3,8 +3,9 @@
 #include <optional>
 #include <utility>
 
-#include "be/rpc/blocking.h"
+#include "be/base/fork.h"
 #include "be/rpc/channel_core.h"
+#include "be/transport/run_on.h"
 
 namespace be::rpc {
 namespace {
@@ -15,6 +16,10 @@ class ChannelImpl final : public Channel {
       : core_(std::make_shared<ChannelCore>(node, server, options)) {}
 
   ~ChannelImpl() override {
+    if (core_->forked()) {
+      abandon(std::move(core_));
+      return;
+    }
     run_on(core_->thread(), [this] { core_->shut_down(); });
   }
 
@@ -40,19 +45,20 @@ class ChannelImpl final : public Channel {
 Result<Payload> ChannelImpl::call_and_wait(MethodId method, Payload request,
                                            const CallOptions& options,
                                            std::atomic<CallId>* early_id) {
+  if (core_->forked()) return core_->forked_error();
   IoThread& thread = core_->thread();
   const NodeOptions& node = core_->node().options();
   std::optional<Result<Payload>> answer;
   if (!thread.on_this_thread()) {
-    Event answered;
+    const std::unique_ptr<Gate> answered = thread.world().executor().make_gate();
     call(
         method, std::move(request), options,
         [&](Result<Payload> result) {
           answer.emplace(std::move(result));
-          answered.set();
+          answered->open();
         },
         early_id);
-    answered.wait();
+    answered->wait();
     return *std::move(answer);
   }
   if (!node.driven) {

@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "be/rpc/blocking.h"
+#include "be/base/fork.h"
 #include "be/rpc/server_connection.h"
 #include "be/rpc/server_core.h"
+#include "be/transport/run_on.h"
 
 namespace be::rpc {
 namespace {
@@ -59,6 +60,7 @@ class ServerImpl final : public Server {
   Node& node() override { return core_->node; }
 
  private:
+  const ForkGuard fork_guard_;
   std::shared_ptr<ServerCore> core_;
   std::unique_ptr<WorkerPool> workers_;
   std::unique_ptr<Listener> listener_;
@@ -66,6 +68,10 @@ class ServerImpl final : public Server {
 };
 
 ServerImpl::~ServerImpl() {
+  if (fork_guard_.in_child()) {  // its shards name connections
+    abandon(std::move(core_));
+    return;
+  }
   listener_.reset();
   core_->shutting_down = true;  // before the shards: what is accepted from now on is refused
   for (size_t i = 0; i < core_->shard_count; ++i) {
@@ -96,6 +102,7 @@ Status ServerImpl::add_method(std::string_view full_name, RunOn run_on, Handler 
 }
 
 Status ServerImpl::listen(const Address& address) {
+  if (fork_guard_.in_child()) return forked_status("the server");
   if (listener_ != nullptr) {
     return error(Code::kInvalidArgument, "the server listens on {} already", address_.to_string());
   }

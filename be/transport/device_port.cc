@@ -100,6 +100,14 @@ Time DevicePort::next_tick() {
   return next_tick_;
 }
 
+const char* DevicePort::broken_invariant() const {
+  for (const EngineLink* link : links_) {
+    if (link == nullptr) continue;
+    if (const char* broken = link->broken_invariant()) return broken;
+  }
+  return nullptr;
+}
+
 void DevicePort::on_ready(bool, bool) {
   channel_->take_events(events_);
   const std::vector<DeviceEvent> events = std::exchange(events_, {});

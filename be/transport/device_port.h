@@ -50,8 +50,9 @@ class DevicePort final : private PollHandler {
   bool poll();  // takes a batch of completions; true if there were any
   void arm();   // the next completion makes the channel's descriptor readable
 
-  void tick(Time now);  // cheap while nothing is due
-  Time next_tick();     // looks at every engine
+  void tick(Time now);                   // cheap while nothing is due
+  Time next_tick();                      // looks at every engine
+  const char* broken_invariant() const;  // of any engine; null: none
   void ticks_changed() { next_tick_ = Time::min(); }
 
  private:

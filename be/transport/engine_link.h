@@ -81,6 +81,7 @@ class EngineLink final : public Resident, private EngineUser, private PollHandle
   void fail(const Status& why);
   void tick(Time now);
   Time next_tick() const { return engine_->next_tick(); }
+  const char* broken_invariant() const { return engine_->broken_invariant(); }
 
   // --- Resident ---
   void shut_down(const Status& why) override;

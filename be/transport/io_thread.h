@@ -6,6 +6,9 @@
 //
 // Either started (the Executor runs it) or driven: the application calls poll() or run_until()
 // from one thread of its own. Everything but post() and wake-ups is for the owner thread.
+//
+// In a forked child (base/fork.h) it has stopped: post() refuses, poll() and run_until() return at
+// once. A child that was forked from within a callback must not return from it: exec or exit.
 #pragma once
 
 #include <functional>

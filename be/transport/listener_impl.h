@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 
+#include "be/base/fork.h"
 #include "be/transport/acceptance.h"
 #include "be/transport/io_thread_impl.h"
 #include "be/transport/stream_fd.h"
@@ -55,6 +56,7 @@ class ListenerImpl final : public Listener {
   ListenerImpl(IoThreadImpl& thread, const Address& address,
                std::shared_ptr<Acceptance> acceptance);
 
+  const ForkGuard fork_guard_;
   IoThreadImpl& thread_;
   const Address address_;
   const std::shared_ptr<Acceptance> acceptance_;

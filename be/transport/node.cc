@@ -105,6 +105,13 @@ Status NodeImpl::use_devices(std::vector<std::unique_ptr<Device>> devices) {
   return {};
 }
 
+const char* NodeImpl::broken_invariant() const {
+  for (const auto& thread : threads_) {
+    if (const char* broken = thread->broken_invariant()) return broken;
+  }
+  return nullptr;
+}
+
 Status NodeImpl::find_devices() {
   const TransportChoice choice = options_.transport;
   if (allows(choice, DeviceKind::kSoftnic)) {
@@ -143,7 +150,20 @@ Status NodeImpl::add_device(Result<std::unique_ptr<Device>> device, bool require
   return {};
 }
 
+// Its threads are not in this process, and may have been in the middle of anything.
+void NodeImpl::abandon_all() {
+  abandon(std::move(threads_));
+  abandon(std::move(peers_));
+  abandon(std::move(half_open_));
+  abandon(std::move(pool_));
+  abandon(std::move(devices_));
+}
+
 NodeImpl::~NodeImpl() {
+  if (fork_guard_.in_child()) {
+    abandon_all();
+    return;
+  }
   const Status why(Code::kClosed, "the node is shut down");
   for (const auto& thread : threads_) thread->ask_to_shut_down(why, kShutdownBound);
   for (const auto& thread : threads_) {
@@ -155,6 +175,9 @@ NodeImpl::~NodeImpl() {
 
 void NodeImpl::connect(const Address& remote, const SocketOptions& options,
                        SocketHandler* handler) {
+  if (fork_guard_.in_child()) {
+    return report_never_opened(*threads_.front(), remote, handler, forked_status("the node"));
+  }
   IoThreadImpl& thread = *threads_[table_.thread_of(remote)];
   const Time deadline = saturating_add(world_.now(), options.connect_timeout);
   const TransportChoice choice = options.transport.value_or(options_.transport);
@@ -169,6 +192,7 @@ void NodeImpl::connect(const Address& remote, const SocketOptions& options,
 }
 
 Result<std::unique_ptr<Listener>> NodeImpl::listen(const Address& address, Acceptor acceptor) {
+  if (fork_guard_.in_child()) return forked_status("the node");
   if (options_.secret.empty() && !address.is_loopback()) {
     log_warn("listening on {} without a shared secret: whoever reaches it is trusted",
              address.to_string());

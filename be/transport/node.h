@@ -4,6 +4,9 @@
 // Thread-safe. Destruction closes all sockets (their on_closed is called), stops the threads
 // and releases everything; call it from a thread that is not an I/O thread of the node, when its
 // Listeners are gone. Over softnic it waits, with a bound, for the peers to let go of our memory.
+//
+// In a forked child it is dead (base/fork.h): connect() reports kClosed before it returns, listen()
+// fails, destruction touches and waits for nothing and calls nobody. A child may create its own.
 #pragma once
 
 #include <functional>
@@ -72,6 +75,9 @@ class Node {
   virtual const NodeOptions& options() const = 0;
   virtual size_t thread_count() const = 0;
   virtual IoThread& thread(size_t index) = 0;
+  // For tests, when no thread of the node is running: an invariant of an engine (blueprint 6)
+  // that does not hold, as an equation; null: all hold.
+  virtual const char* broken_invariant() const { return nullptr; }
   virtual IoThread& thread_for(const Address& remote) = 0;  // where its sockets are, or will be
 };
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "be/base/fork.h"
 #include "be/transport/address_table.h"
 #include "be/transport/half_open.h"
 #include "be/transport/io_thread_impl.h"
@@ -33,6 +34,7 @@ class NodeImpl final : public Node {
   const NodeOptions& options() const override { return options_; }
   size_t thread_count() const override { return threads_.size(); }
   IoThread& thread(size_t index) override { return *threads_[index]; }
+  const char* broken_invariant() const override;
   IoThread& thread_for(const Address& remote) override;
 
  private:
@@ -40,6 +42,9 @@ class NodeImpl final : public Node {
   void take_connection(StreamFd fd, const Address& remote,
                        const std::shared_ptr<Acceptance>& acceptance);
 
+  void abandon_all();
+
+  const ForkGuard fork_guard_;
   // In the order in which they rest on each other; destroyed from the last to the first.
   World& world_;
   NodeOptions options_;

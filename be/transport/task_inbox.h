@@ -62,6 +62,10 @@ class TaskInbox {
   }
   void awake() { sleeping_.store(false, std::memory_order_relaxed); }
 
+  // In a forked child, where the owner is not: every push refuses. What was queued is the
+  // parent's, and is not touched.
+  void abandon() { head_.store(closed()); }
+
   // Owner: no more pushes. What was still queued is run, so that nobody waits for it in vain.
   void close_and_run() {
     Node* node = close();

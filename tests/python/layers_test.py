@@ -5,7 +5,7 @@ import re
 import unittest
 
 ROOT = pathlib.Path(__file__).parents[2]
-LAYERS = ["base", "verbs", "softnic", "memory", "engine", "transport", "rpc", "ps"]
+LAYERS = ["base", "verbs", "softnic", "memory", "engine", "transport", "rpc", "ps", "sim"]
 INCLUDE = re.compile(r'#include ["<]be/(\w+)/')
 
 

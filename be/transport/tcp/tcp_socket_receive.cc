@@ -8,6 +8,7 @@
 namespace be {
 
 bool TcpSocket::read_input() {
+  if (thread_.forked()) return false;
   if (state_ == State::kFlushing || state_ == State::kLingering) return drain_input();
   bool worked = false;
   for (int turn = 0; turn < kReadsPerTurn && reading(); ++turn) {

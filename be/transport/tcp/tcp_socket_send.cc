@@ -61,7 +61,8 @@ class Gatherer {
 }  // namespace
 
 Status TcpSocket::send(Message& message, uint64_t cookie) {
-  if (close_asked_ || state_ == State::kDead) {
+  if (close_asked_ || state_ == State::kDead || thread_.forked()) {
+    if (thread_.forked()) return forked_status("the socket to " + remote_.to_string());
     return error(Code::kClosed, "socket to {} is closed", remote_.to_string());
   }
   const size_t bytes = message.bytes();
@@ -89,6 +90,7 @@ TcpSocket::Outgoing& TcpSocket::enqueue(FrameKind kind, uint32_t bytes) {
 }
 
 bool TcpSocket::write_queued() {
+  if (thread_.forked()) return false;
   bool worked = false;
   while (!out_.empty() && (state_ == State::kOpen || state_ == State::kFlushing)) {
     iovec iov[kMaxIov];

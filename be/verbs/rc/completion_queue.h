@@ -25,6 +25,7 @@ class CompletionQueue {
       : entries_(entries), mask_(std::bit_ceil(entries) - 1), ring_(new ibv_wc[mask_ + 1]) {}
 
   bool empty() const { return head_ == tail_; }  // of what is kept; not of a running poll
+  uint32_t size() const { return tail_ - head_; }
   bool overflowed() const { return overflowed_; }
 
   void push(const ibv_wc& completion) {

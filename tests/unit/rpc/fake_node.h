@@ -39,6 +39,7 @@ class FakeExecutor final : public Executor {
     std::unique_ptr<WorkerPool> pool = std::make_unique<Pool>(tasks_);
     return pool;
   }
+  std::unique_ptr<Gate> make_gate() override { return kernel_world().executor().make_gate(); }
   size_t waiting() const { return tasks_.size(); }
   void run() {
     while (!tasks_.empty()) {

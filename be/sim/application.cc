@@ -1,0 +1,177 @@
+#include "be/sim/application.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "be/base/hash.h"
+#include "be/sim/conversation_end.h"
+
+namespace be::sim {
+namespace {
+
+constexpr uint16_t kPort = 9000;
+constexpr Nanoseconds kConnectTimeout = 2s;
+
+}  // namespace
+
+// A Buffer with a pattern that is looked at and replaced, by events of its own.
+class Application::Canary {
+ public:
+  Canary(Process& process, Random random) : process_(process), random_(random) {}
+
+  void sing() {
+    look();
+    buffer_.reset();
+    const size_t size = random_.spread(1, 32 << 10);
+    Result<Buffer> buffer = process_.node->pool().allocate_buffer(size);
+    if (buffer.ok()) {
+      buffer_ = *std::move(buffer);
+      std::memset(buffer_.data(), pattern(), buffer_.size());
+    }
+    process_.host->simulation().after(random_.between(10us, 3ms), [self = self_] {
+      if (*self != nullptr) (*self)->sing();
+    });
+  }
+  void look() {
+    for (size_t i = 0; i < buffer_.size(); ++i) {
+      if (buffer_.data()[i] == pattern()) continue;
+      process_.host->simulation().violate(
+          fmt::format("host {}: somebody wrote into a buffer of {} bytes that was not his",
+                      process_.index, buffer_.size()));
+      return;
+    }
+  }
+
+  void end() {
+    look();
+    *self_ = nullptr;
+  }
+
+ private:
+  uint8_t pattern() const { return static_cast<uint8_t>(0xc0 | process_.index); }
+
+  Process& process_;
+  Random random_;
+  Buffer buffer_;
+  const std::shared_ptr<Canary*> self_ = std::make_shared<Canary*>(this);  // null: ended
+};
+
+Application::Application(Cluster& cluster)
+    : cluster_(cluster),
+      simulation_(cluster.simulation()),
+      work_(cluster.knobs().work),
+      random_(cluster.simulation().random().fork()) {}
+
+Application::~Application() = default;
+
+void Application::on_start(Process& process) {
+  const Address address = process.host->address(kPort);
+  auto listener = process.node->listen(address, [this, &process](Socket& socket) {
+    ends_.push_back(std::make_unique<ConversationEnd>(*this, process, kAccepting));
+    static_cast<void>(socket);
+    return ends_.back().get();
+  });
+  if (!listener.ok()) return simulation_.violate("listen: " + listener.status().to_string());
+  listeners_[&process] = *std::move(listener);
+  for (uint32_t i = 0; i < work_.canaries; ++i) {
+    auto canary = std::make_unique<Canary>(process, random_.fork());
+    canary->sing();
+    canaries_[&process].push_back(std::move(canary));
+  }
+}
+
+void Application::on_end(Process& process) {
+  for (const auto& canary : canaries_[&process]) canary->end();
+  canaries_.erase(&process);
+  listeners_.erase(&process);
+  for (const auto& end : ends_) {
+    if (&end->process() == &process) end->on_process_end();
+  }
+}
+
+void Application::start() {
+  for (uint32_t i = 0; i < work_.conversations; ++i) {
+    auto plan = std::make_unique<Plan>(random_.fork());
+    Random& random = plan->random;
+    plan->model = std::make_unique<Conversation>(simulation_, i, cluster_.knobs().refusals_allowed);
+    plan->processes[kConnecting] = static_cast<uint32_t>(random.below(cluster_.size()));
+    plan->processes[kAccepting] = static_cast<uint32_t>(
+        (plan->processes[kConnecting] + random.between(1, cluster_.size() - 1)) % cluster_.size());
+    for (uint32_t& messages : plan->messages) {
+      messages = static_cast<uint32_t>(random.between(1, work_.messages));
+    }
+    if (work_.close_early_one_in != 0 && random.one_in(work_.close_early_one_in)) {
+      plan->breaker = random.one_in(2) ? kConnecting : kAccepting;
+      plan->break_off = static_cast<uint32_t>(random.between(1, work_.messages));
+    }
+    simulation_.after(random.between(0ns, work_.start_within),
+                      [this, raw = plan.get()] { begin(*raw); });
+    plans_.push_back(std::move(plan));
+  }
+}
+
+// From outside of the connecting process' threads, as an application would.
+void Application::begin(Plan& plan) {
+  plan.began = true;
+  Process& process = cluster_.at(plan.processes[kConnecting]);
+  const Process& remote = cluster_.at(plan.processes[kAccepting]);
+  plan.incarnations[kConnecting] = process.incarnation;
+  plan.incarnations[kAccepting] = remote.incarnation;
+  if (!process.alive()) return;  // so nobody connects
+  ends_.push_back(std::make_unique<ConversationEnd>(*this, process, kConnecting));
+  ends_.back()->take(plan);
+  SocketOptions options;
+  options.connect_timeout = kConnectTimeout;
+  process.node->connect(remote.host->address(kPort), options, ends_.back().get());
+}
+
+Plan* Application::find(uint32_t number) {
+  return number < plans_.size() ? plans_[number].get() : nullptr;
+}
+
+bool Application::side_is_over(const Plan& plan, Side side) const {
+  if (plan.model->closed(side)) return true;
+  const Process& process = cluster_.at(plan.processes[side]);
+  if (process.incarnation != plan.incarnations[side]) return true;
+  if (process.host->state() == Host::State::kDead) return true;
+  // The other end was never told of a connection, or never learnt whose it is.
+  return plan.ends[side] == nullptr &&
+         plan.model->closed(side == kConnecting ? kAccepting : kConnecting);
+}
+
+bool Application::done() const {
+  for (const auto& plan : plans_) {
+    if (!plan->began) return false;
+    if (plan->ends[kConnecting] == nullptr) continue;  // its process was not alive
+    if (!side_is_over(*plan, kConnecting) || !side_is_over(*plan, kAccepting)) return false;
+  }
+  return true;
+}
+
+std::string Application::unfinished() const {
+  std::string text;
+  for (const auto& plan : plans_) {
+    if (plan->ends[kConnecting] == nullptr && plan->began) continue;
+    if (side_is_over(*plan, kConnecting) && side_is_over(*plan, kAccepting)) continue;
+    text += fmt::format(" {} ({} -> {}: {} of {} and {} of {} delivered{}{});",
+                        plan->model->number(), plan->processes[0], plan->processes[1],
+                        plan->model->delivered_count(kConnecting), plan->messages[0],
+                        plan->model->delivered_count(kAccepting), plan->messages[1],
+                        side_is_over(*plan, kConnecting) ? ", connecting side over" : "",
+                        side_is_over(*plan, kAccepting) ? ", accepting side over" : "");
+  }
+  return text;
+}
+
+void Application::check() {
+  for (const auto& plan : plans_) {
+    bool healthy = plan->ends[kConnecting] != nullptr;
+    for (const Side side : {kConnecting, kAccepting}) {
+      healthy = healthy && !cluster_.at(plan->processes[side]).faulty;
+    }
+    plan->model->check(healthy);
+  }
+}
+
+}  // namespace be::sim

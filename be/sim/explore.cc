@@ -1,0 +1,69 @@
+#include "be/sim/explore.h"
+
+#include "be/base/log.h"
+#include "be/sim/application.h"
+#include "be/sim/cluster.h"
+#include "be/sim/knobs.h"
+
+namespace be::sim {
+namespace {
+
+// Longer than any keepalive timeout, handshake or connect timeout, and all of them in a row.
+constexpr Nanoseconds kLivenessBound = 60s;
+
+class LogIsVerdict {
+ public:
+  explicit LogIsVerdict(Simulation& simulation) {
+    set_log_sink([&simulation](LogLevel level, std::string_view line) {
+      if (level == LogLevel::kError)
+        simulation.violate(fmt::format("logged as an error: {}", line));
+    });
+  }
+  ~LogIsVerdict() { set_log_sink({}); }
+};
+
+// In a violation it is not returned from.
+void run_conversations(Simulation& simulation, const Knobs& knobs) {
+  Cluster cluster(simulation, knobs);
+  Application application(cluster);
+  cluster.on_start = [&](Process& process) { application.on_start(process); };
+  cluster.on_end = [&](Process& process) { application.on_end(process); };
+  cluster.start_all();
+  application.start();
+  const auto over = [&] { return cluster.faults_over() && application.done(); };
+  if (!cluster.run_until(over, simulation.now() + kLivenessBound)) {
+    simulation.violate("not over after a minute:" + application.unfinished());
+  }
+  application.check();
+  simulation.end_if_violated();
+  cluster.tear_down();
+  simulation.end_if_violated();
+}
+
+}  // namespace
+
+Outcome run_seed(uint64_t seed, const std::function<void(const Outcome&)>& violated) {
+  Outcome outcome;
+  outcome.seed = seed;
+  Simulation simulation(seed);
+  const Knobs knobs = draw_knobs(Random(seed).fork());
+  outcome.knobs = knobs.describe();
+  const auto conclude = [&] {
+    outcome.violation = simulation.violation();
+    outcome.hash = simulation.trace().hash();
+    outcome.happenings = simulation.trace().count();
+    outcome.virtual_time = simulation.now().time_since_epoch();
+    outcome.last = simulation.trace().last();
+  };
+  simulation.on_violation = [&] {
+    conclude();
+    violated(outcome);
+  };
+  const LogIsVerdict verdict(simulation);
+  run_conversations(simulation, knobs);
+  simulation.end_if_violated();
+  conclude();
+  return outcome;
+}
+
+}  // namespace be::sim

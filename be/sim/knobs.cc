@@ -1,0 +1,190 @@
+#include "be/sim/knobs.h"
+
+#include <algorithm>
+
+#include "be/engine/engine_impl.h"
+
+namespace be::sim {
+namespace {
+
+constexpr uint64_t kBlock = 64 << 10;
+constexpr uint64_t kRoomyCap = uint64_t{64} << 20;
+
+FabricOptions draw_fabric(Random& random) {
+  FabricOptions fabric;
+  fabric.touch = random.one_in(2) ? Touch::kByNic : Touch::kByPeer;
+  fabric.mtu = random.pick({256u, 1024u, 4096u});
+  fabric.latency = random.between(500ns, 20us);
+  fabric.jitter = random.one_in(2) ? 0ns : random.between(0ns, 50us);
+  fabric.picoseconds_per_byte = random.pick({80u, 320u, 8000u});
+  fabric.completion_delay = random.one_in(2) ? 0ns : random.between(0ns, 200us);
+  fabric.inline_bytes = random.pick({0u, 64u, 200u});
+  return fabric;
+}
+
+EngineOptions draw_engine(Random& random) {
+  EngineOptions engine;
+  engine.send_queue_depth = static_cast<uint32_t>(random.spread(2, 64));
+  engine.recv_queue_depth = static_cast<uint32_t>(random.spread(2, 64));
+  engine.grants = static_cast<uint32_t>(random.spread(2, 16));
+  engine.write_requests = static_cast<uint32_t>(random.spread(2, 16));
+  engine.grant_cancels = static_cast<uint32_t>(random.spread(1, 4));
+  engine.eager_bytes = static_cast<uint32_t>(random.spread(128, 8192));
+  if (!random.one_in(4)) engine.fragment_bytes = static_cast<uint32_t>(random.spread(256, 16384));
+  if (random.one_in(2)) {
+    const uint32_t fragment = engine.fragment_bytes != 0 ? engine.fragment_bytes : 8192;
+    engine.send_window_bytes = fragment * static_cast<uint32_t>(random.spread(1, 8));
+  }
+  if (random.one_in(2)) {
+    engine.grant_budget_bytes = static_cast<uint32_t>(random.spread(1, 256 << 10));
+  }
+  engine.keepalive_interval = random.pick<Nanoseconds>({5ms, 20ms, 100ms});
+  engine.keepalive_timeout = engine.keepalive_interval * static_cast<int>(random.between(4, 10));
+  return engine;
+}
+
+Work draw_work(Random& random) {
+  Work work;
+  work.conversations = static_cast<uint32_t>(random.spread(1, 24));
+  work.messages = static_cast<uint32_t>(random.spread(1, 60));
+  work.message_bytes = static_cast<uint32_t>(random.spread(64, 96 << 10));
+  work.outstanding = static_cast<uint32_t>(random.spread(1, 16));
+  work.close_early_one_in = random.one_in(2) ? 0 : random.between(1, 4);
+  work.hold_max = random.one_in(2) ? 0ns : random.between(0ns, 5ms);
+  work.start_within = random.between(0ns, 20ms);
+  work.canaries = static_cast<uint32_t>(random.between(0, 4));
+  work.parameter_server = random.one_in(4);
+  return work;
+}
+
+// What a host's engines keep registered, with the loss to size classes.
+uint64_t engine_memory(const EngineOptions& engine, uint64_t engines) {
+  const uint64_t receives = engine.recv_queue_depth + reserved_receives(engine);
+  const uint64_t each = receives * (engine.eager_bytes + engine.eager_bytes / 4 + 64) +
+                        uint64_t{engine.send_queue_depth} * 128 + 4096;
+  return engines * each;
+}
+
+void draw_faults(Random& random, Knobs& knobs) {
+  if (random.one_in(2)) return;
+  Nanoseconds slowest = 0ns;  // to notice that a peer is silent
+  Nanoseconds fastest = 1h;
+  for (const HostKnobs& host : knobs.hosts) {
+    const EngineOptions& engine = host.node.engine;
+    slowest = std::max({slowest, engine.keepalive_timeout, 3 * engine.keepalive_interval});
+    fastest = std::min(fastest, engine.keepalive_timeout);
+  }
+  for (uint64_t i = random.between(1, 3); i > 0; --i) {
+    Fault fault;
+    fault.kind = static_cast<Fault::Kind>(random.below(5));
+    fault.host = static_cast<uint32_t>(random.below(knobs.hosts.size()));
+    fault.when = random.between(0ns, 60ms);
+    switch (fault.kind) {
+      case Fault::Kind::kPause:
+        fault.length = random.between(1us, fastest / 4);
+        break;
+      case Fault::Kind::kStop:
+        fault.length = random.between(fastest / 2, 4 * slowest);
+        break;
+      case Fault::Kind::kKill:
+        break;
+      case Fault::Kind::kKillAndStart:
+        fault.length = random.between(1ms, 2 * slowest);
+        break;
+      case Fault::Kind::kWorkRequest:
+        fault.work_requests = random.spread(1, 2000);
+        break;
+    }
+    knobs.faults.push_back(fault);
+  }
+  std::sort(knobs.faults.begin(), knobs.faults.end(),
+            [](const Fault& a, const Fault& b) { return a.when < b.when; });
+}
+
+}  // namespace
+
+const char* fault_name(Fault::Kind kind) {
+  switch (kind) {
+    case Fault::Kind::kPause:
+      return "pause";
+    case Fault::Kind::kStop:
+      return "stop";
+    case Fault::Kind::kKill:
+      return "kill";
+    case Fault::Kind::kKillAndStart:
+      return "kill and start";
+    case Fault::Kind::kWorkRequest:
+      return "work request error";
+  }
+  return "unknown fault";
+}
+
+Knobs draw_knobs(Random random) {
+  Knobs knobs;
+  knobs.fabric = draw_fabric(random);
+  knobs.stream_latency = random.between(5us, 100us);
+  knobs.work = draw_work(random);
+  const bool alike = random.one_in(2);  // all hosts with the same engine options
+  const EngineOptions common = draw_engine(random);
+  const bool scarce = random.one_in(3);
+  knobs.refusals_allowed = scarce;
+
+  const uint64_t hosts = random.between(2, 4);
+  for (uint64_t i = 0; i < hosts; ++i) {
+    HostKnobs host;
+    host.node.engine = alike ? common : draw_engine(random);
+    host.node.spin = random.one_in(2) ? 0ns : random.between(0ns, 10us);
+    host.node.transport = random.one_in(10) ? TransportChoice::kTcp : TransportChoice::kAuto;
+    host.node.secret = "the cluster's secret";
+    host.node.memory.block_bytes = kBlock;
+    const uint64_t engines = engine_memory(host.node.engine, 2 * hosts);
+    const uint64_t least = engines + 4 * uint64_t{knobs.work.message_bytes} + 8 * kBlock;
+    const uint64_t cap = scarce ? least + random.below(least / 2) : least + kRoomyCap;
+    host.node.memory.cap_bytes = (cap / kBlock + 1) * kBlock;
+    host.pace.step_min = random.pick<Nanoseconds>({100ns, 300ns});
+    host.pace.step_max = random.between(1us, 20us);
+    host.pace.task_max = random.between(1us, 200us);
+    if (random.one_in(3)) {
+      host.pace.late_one_in = random.between(2, 200);
+      host.pace.late_max = random.between(1us, host.node.engine.keepalive_timeout / 16);
+    }
+    knobs.hosts.push_back(host);
+  }
+  draw_faults(random, knobs);
+  return knobs;
+}
+
+std::string Knobs::describe() const {
+  std::string text = fmt::format(
+      "fabric: {}, mtu {}, latency {} ns, jitter {} ns, {} ps a byte, completions held {} ns, "
+      "inline {}\n",
+      fabric.touch == Touch::kByNic ? "memory touched by the NIC" : "memory touched by the peer",
+      fabric.mtu, fabric.latency.count(), fabric.jitter.count(), fabric.picoseconds_per_byte,
+      fabric.completion_delay.count(), fabric.inline_bytes);
+  text += fmt::format(
+      "work: {}, {} conversations, messages <= {} of <= {} bytes, {} outstanding, early close 1 in "
+      "{}, held <= {} ns, canaries {}{}\n",
+      work.parameter_server ? "parameter server" : "sockets", work.conversations, work.messages,
+      work.message_bytes, work.outstanding, work.close_early_one_in, work.hold_max.count(),
+      work.canaries, refusals_allowed ? ", memory scarce" : "");
+  for (size_t i = 0; i < hosts.size(); ++i) {
+    const EngineOptions& engine = hosts[i].node.engine;
+    text += fmt::format(
+        "host {}: {}, depths {} and {}, g {}, w {}, c {}, eager {}, fragment {}, window {}, budget "
+        "{}, keepalive {}/{} ms, cap {} KiB, steps <= {} ns, late 1 in {} <= {} ns\n",
+        i, hosts[i].node.transport == TransportChoice::kTcp ? "tcp" : "auto",
+        engine.send_queue_depth, engine.recv_queue_depth, engine.grants, engine.write_requests,
+        engine.grant_cancels, engine.eager_bytes, engine.fragment_bytes, engine.send_window_bytes,
+        engine.grant_budget_bytes, engine.keepalive_interval / 1ms, engine.keepalive_timeout / 1ms,
+        hosts[i].node.memory.cap_bytes >> 10, hosts[i].pace.step_max.count(),
+        hosts[i].pace.late_one_in, hosts[i].pace.late_max.count());
+  }
+  for (const Fault& fault : faults) {
+    text +=
+        fmt::format("fault at {} ns: {} of host {}, {} ns, work request {}\n", fault.when.count(),
+                    fault_name(fault.kind), fault.host, fault.length.count(), fault.work_requests);
+  }
+  return text;
+}
+
+}  // namespace be::sim
