@@ -44,6 +44,7 @@ KernelPoller::KernelPoller(const Clock& clock, UniqueFd epoll, UniqueFd wake_eve
     : clock_(clock), epoll_(std::move(epoll)), wake_event_(std::move(wake_event)) {}
 
 Status KernelPoller::add(int fd, PollHandler* handler, bool writable) {
+  if (fork_guard_.in_child()) return forked_status("the poller");
   if (fd < 0) return error(Code::kInvalidArgument, "descriptor {} cannot be waited for", fd);
   if (find(fd) != nullptr) {
     return error(Code::kAlreadyExists, "descriptor {} is registered already", fd);
@@ -71,10 +72,12 @@ void KernelPoller::remove(int fd) {
   Registration* registration = find(fd);
   if (registration == nullptr) return;
   registration->handler = nullptr;
+  if (fork_guard_.in_child()) return;
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
 }
 
 int KernelPoller::wait(Time until) {
+  if (fork_guard_.in_child()) return 0;
   Nanoseconds timeout{0};
   const Time now = clock_.now();
   if (until > now) {
@@ -89,7 +92,7 @@ int KernelPoller::wait(Time until) {
 }
 
 void KernelPoller::wake() {
-  if (state_.exchange(State::kWoken) != State::kSleeping) return;
+  if (state_.exchange(State::kWoken) != State::kSleeping || fork_guard_.in_child()) return;
   const uint64_t one = 1;
   // Fails only when the counter is full, and then the owner is being woken already.
   [[maybe_unused]] const ssize_t written = ::write(wake_event_.get(), &one, sizeof(one));
@@ -114,6 +117,7 @@ Status KernelPoller::change_interest(int fd, uint32_t event, bool on) {
   if (registration == nullptr) {
     return error(Code::kNotFound, "descriptor {} is not registered", fd);
   }
+  if (fork_guard_.in_child()) return forked_status("the poller");
   const uint32_t interest = on ? registration->interest | event : registration->interest & ~event;
   if (interest == registration->interest) return {};
   epoll_event changed = request(tag_of(fd), interest);

@@ -10,6 +10,9 @@
 //
 // The exchange is a full barrier at both ends: either the owner sees what was published before
 // wake(), or the waker sees that the owner sleeps.
+//
+// In a forked child (fork.h) it is dead: it shares both descriptors with its parent. Nothing is
+// ever ready, wait() returns at once.
 #pragma once
 
 #include <atomic>
@@ -17,6 +20,7 @@
 #include <memory>
 #include <vector>
 
+#include "be/base/fork.h"
 #include "be/base/poller.h"
 #include "be/base/unique_fd.h"
 
@@ -55,6 +59,7 @@ class KernelPoller final : public Poller {
   int wait_for_events(epoll_event* events, int capacity, Nanoseconds timeout);
   int dispatch(const epoll_event* events, int count);
 
+  const ForkGuard fork_guard_;
   const Clock& clock_;
   const UniqueFd epoll_;
   const UniqueFd wake_event_;

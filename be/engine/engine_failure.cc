@@ -6,6 +6,11 @@
 
 namespace be {
 
+Status Engine::Impl::closed_status() const {
+  if (fork_guard_.in_child()) return forked_status("the engine to " + resources_.peer);
+  return error(Code::kClosed, "engine to {} has failed: {}", resources_.peer, failure_.to_string());
+}
+
 void Engine::Impl::fail(const Status& why) {
   if (state_ >= State::kFailing) return;
   state_ = State::kFailing;

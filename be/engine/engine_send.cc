@@ -9,10 +9,7 @@ namespace be {
 
 Status Engine::Impl::send(SocketId socket, FrameKind kind, MessageClass klass, Message& message,
                           uint64_t cookie) {
-  if (state_ >= State::kFailing) {
-    return error(Code::kClosed, "engine to {} has failed: {}", resources_.peer,
-                 failure_.to_string());
-  }
+  if (state_ >= State::kFailing) return closed_status();
   const size_t bytes = message.bytes();
   if (bytes > remote_.max_message_bytes) {
     return error(Code::kInvalidArgument, "a message of {} bytes, {} takes {}", bytes,
@@ -67,6 +64,7 @@ Status Engine::Impl::find_keys(OutgoingMessage& out, const Message& message) con
 }
 
 void Engine::Impl::close_socket(SocketId socket, const Status& status) {
+  if (fork_guard_.in_child()) return;
   refuse_and_cancel(socket);
   const uint32_t slot = sockets_.find(socket);
   if (slot == SocketTable::kNone) return;

@@ -32,6 +32,7 @@ Engine::Impl::Impl(const Resources& resources, const EngineOptions& options, Eng
     : resources_(resources),
       options_(options),
       user_(user),
+      fork_watcher_([](void* self) { static_cast<Impl*>(self)->state_ = State::kDead; }, this),
       chain_(options.send_queue_depth, options.send_window_bytes),
       send_slots_(chain_.slots()),
       fragment_bytes_(choose_fragment(options, resources.device->kind())),
@@ -157,6 +158,7 @@ Status Engine::Impl::fill_receives() {
 
 Status Engine::Impl::connect(const EngineTerms& remote, const EndpointBlob& endpoint,
                              const uint8_t secret_token[16], bool initiator) {
+  if (fork_guard_.in_child()) return closed_status();
   if (state_ != State::kInit) return error(Code::kInternal, "connect was called before");
   BE_RETURN_IF_ERROR(remote.check().with_context(resources_.peer));
   remote_ = remote;

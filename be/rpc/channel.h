@@ -11,6 +11,9 @@
 // Ending a call ends the call only: its request buffers return when the transport no longer
 // needs them (blueprint 3). A response that comes after the end is dropped and counted.
 //
+// In a forked child (base/fork.h) it is dead: a call ends with kClosed, from within call(), for
+// nobody else is there; calls that were outstanding end in the parent only.
+//
 // Small and bulk calls use separate sockets of the same engine: a message of more than
 // `bulk_bytes` goes to the bulk socket, so it never delays small ones.
 #pragma once

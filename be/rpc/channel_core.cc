@@ -15,6 +15,7 @@ ChannelCore::ChannelCore(Node& node, const Address& server, const ChannelOptions
       server_(server),
       options_(options),
       thread_(node.thread_for(server)),
+      fork_watcher_([](void* self) { static_cast<ChannelCore*>(self)->forked_ = true; }, this),
       calls_(options.max_outstanding),
       small_(*this, 0),
       bulk_(*this, 1),
@@ -22,6 +23,11 @@ ChannelCore::ChannelCore(Node& node, const Address& server, const ChannelOptions
 
 CallId ChannelCore::call(MethodId method, Payload&& request, const CallOptions& options,
                          ResponseCallback&& callback, std::atomic<CallId>* early_id) {
+  if (forked_) [[unlikely]] {
+    if (early_id != nullptr) *early_id = 0;
+    callback(forked_error());
+    return 0;
+  }
   const uint32_t index = calls_.take();
   if (index == kNone) {
     if (early_id != nullptr) *early_id = 0;
@@ -105,6 +111,7 @@ void ChannelCore::end_all_of_lane(uint8_t lane, bool waiting_too, const Status& 
 }
 
 void ChannelCore::cancel(CallId call) {
+  if (forked_) return;
   if (thread_.on_this_thread()) return cancel_here(call);
   thread_.post([self = shared_from_this(), call] { self->cancel_here(call); });
 }

@@ -16,6 +16,7 @@
 #include <optional>
 #include <vector>
 
+#include "be/base/fork.h"
 #include "be/rpc/call_table.h"
 #include "be/rpc/channel.h"
 #include "be/rpc/deadline_wheel.h"
@@ -37,6 +38,9 @@ class ChannelCore final : public std::enable_shared_from_this<ChannelCore> {
   const Address& server() const { return server_; }
   std::optional<TransportKind> transport() const;
   uint64_t late_responses() const { return late_responses_.load(std::memory_order_relaxed); }
+
+  bool forked() const { return forked_; }  // we are in a child
+  Status forked_error() const { return forked_status("the channel to " + server_.to_string()); }
 
   // All calls end with kCancelled, then the sockets are closed.
   void shut_down();
@@ -65,6 +69,8 @@ class ChannelCore final : public std::enable_shared_from_this<ChannelCore> {
   const Address server_;
   const ChannelOptions options_;
   IoThread& thread_;
+  bool forked_ = false;
+  const ForkWatcher fork_watcher_;
   CallTable calls_;
   DeadlineWheel deadlines_;
   Lane small_;

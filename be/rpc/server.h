@@ -9,6 +9,9 @@
 // are inside at once; more are refused with kResourceExhausted at once.
 //
 // Malformed rpc frames end the socket they came on, with a logged, named error.
+//
+// In a forked child (base/fork.h) it is dead: listen() fails, answers go nowhere, destruction waits
+// for nobody.
 #pragma once
 
 #include <cstdint>

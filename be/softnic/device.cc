@@ -48,12 +48,13 @@ Result<std::unique_ptr<Device>> SoftnicDevice::open(const SoftnicOptions& option
   }
   BE_ASSIGN_OR_RETURN(device->control_, ControlMemory::create(options.staging_bytes));
   device->regions_ = std::make_unique<RegionTable>(device->control_->regions());
-  watch_forks(device.get());
   return std::unique_ptr<Device>(std::move(device));
 }
 
 SoftnicDevice::SoftnicDevice(const SoftnicOptions& options)
-    : options_(options), link_(options.link_bits_per_second) {
+    : options_(options),
+      fork_watcher_([](void* self) { static_cast<SoftnicDevice*>(self)->die_in_child(); }, this),
+      link_(options.link_bits_per_second) {
   limits_ = {.max_queue_depth = kMaxQueueDepth,
              .max_completions = kMaxCompletions,
              .max_send_sge = kMaxPairs,
@@ -73,10 +74,7 @@ SoftnicDevice::SoftnicDevice(const SoftnicOptions& options)
   pd_.context = &context_;
 }
 
-SoftnicDevice::~SoftnicDevice() {
-  unwatch_forks(this);
-  assert(live_qps_ == 0 || dead_);
-}
+SoftnicDevice::~SoftnicDevice() { assert(live_qps_ == 0 || dead_); }
 
 void SoftnicDevice::die_in_child() {
   dead_ = true;

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "be/base/fork.h"
 #include "be/softnic/completion_queue.h"
 #include "be/softnic/control_memory.h"
 #include "be/softnic/pacing.h"
@@ -77,7 +78,6 @@ class SoftnicDevice final : public Device {
   Usage usage();
 
   bool dead() const { return dead_; }
-  void die_in_child();  // fork.h
 
   ControlMemory& control() { return *control_; }
   RegionTable& regions() { return *regions_; }
@@ -93,6 +93,7 @@ class SoftnicDevice final : public Device {
 
  private:
   explicit SoftnicDevice(const SoftnicOptions& options);
+  void die_in_child();  // fork.h
   uint64_t shared_offset(size_t length, const Backing& backing);
   void forget_data_if_unused();
   static uint32_t join(CompletionQueue& cq, QueuePair* qp);
@@ -101,6 +102,7 @@ class SoftnicDevice final : public Device {
   bool dead_ = false;
   const std::string name_ = "softnic";
   const SoftnicOptions options_;
+  const ForkWatcher fork_watcher_;
   DeviceLimits limits_;
   HostIdentity host_;
   uint64_t instance_ = 0;

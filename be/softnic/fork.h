@@ -1,4 +1,4 @@
-// fork(): in the child every softnic device is dead, the parent is untouched.
+// fork(): in the child every softnic device is dead, the parent is untouched (base/fork.h).
 //
 // A child shares the parent's rings, sockets and epoll; one packet or doorbell from it would
 // corrupt what the parent believes. So in the child each device is told before fork() returns:
@@ -6,16 +6,10 @@
 // channels report kDeviceRemoved, and tear-down touches nothing that is shared.
 #pragma once
 
-#include "be/base/status.h"
+#include "be/base/fork.h"
 
 namespace be::softnic {
 
-class SoftnicDevice;
-
-// From open to destruction. Any thread.
-void watch_forks(SoftnicDevice* device);
-void unwatch_forks(SoftnicDevice* device);
-
-Status forked_status();
+inline Status forked_status() { return be::forked_status("the softnic device"); }
 
 }  // namespace be::softnic
