@@ -165,7 +165,27 @@ class WorkersOfThisProcess final : public WorkerPool {
   std::unique_ptr<KernelWorkerPool> pool_;
 };
 
+class KernelGate final : public Gate {
+ public:
+  void open() override {
+    const std::lock_guard lock(mutex_);
+    open_ = true;
+    opened_.notify_all();  // under the mutex: the waiter may destroy us as soon as it has it
+  }
+  void wait() override {
+    std::unique_lock lock(mutex_);
+    opened_.wait(lock, [this] { return open_; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable opened_;
+  bool open_ = false;
+};
+
 }  // namespace
+
+std::unique_ptr<Gate> KernelExecutor::make_gate() { return std::make_unique<KernelGate>(); }
 
 Result<std::unique_ptr<Loop>> KernelExecutor::start_loop(const std::string& name, Poller&,
                                                          std::function<bool()> step) {

@@ -16,6 +16,7 @@ class KernelExecutor final : public Executor {
   Result<std::unique_ptr<Loop>> start_loop(const std::string& name, Poller& poller,
                                            std::function<bool()> step) override;
   Result<std::unique_ptr<WorkerPool>> start_workers(const std::string& name, int threads) override;
+  std::unique_ptr<Gate> make_gate() override;
 
  private:
   const Clock& clock_;

@@ -60,6 +60,8 @@ Engine::State Engine::state() const { return impl_->state_; }
 
 ibv_qp* Engine::qp() const { return impl_->qp_; }
 
+const char* Engine::broken_invariant() const { return impl_->broken_invariant(); }
+
 uint32_t Engine::completions_needed() const { return completions_needed(impl_->options_); }
 
 uint32_t Engine::completions_needed(const EngineOptions& options) {

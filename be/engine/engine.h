@@ -124,6 +124,9 @@ class Engine {
   uint32_t completions_needed() const;  // CQ entries this engine can fill: full depths
   static uint32_t completions_needed(const EngineOptions& options);
   EngineStats stats() const;
+  // The invariants that span the engine's machines (blueprint 6): the one that does not hold, as
+  // an equation, or null. Looks at every queue.
+  const char* broken_invariant() const;
 
  private:
   struct Impl;

@@ -141,6 +141,7 @@ struct Engine::Impl {
   void release();
 
   // --- engine_check.cc
+  const char* broken_invariant() const;  // null: none
   void check_invariants() const;
 
   // --- who we are
@@ -246,9 +247,5 @@ struct Engine::Impl {
 
   EngineStats stats_;
 };
-
-#ifdef NDEBUG
-inline void Engine::Impl::check_invariants() const {}
-#endif
 
 }  // namespace be

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "be/base/fork.h"
-#include "be/rpc/blocking.h"
 #include "be/rpc/channel_core.h"
+#include "be/transport/run_on.h"
 
 namespace be::rpc {
 namespace {
@@ -50,15 +50,15 @@ Result<Payload> ChannelImpl::call_and_wait(MethodId method, Payload request,
   const NodeOptions& node = core_->node().options();
   std::optional<Result<Payload>> answer;
   if (!thread.on_this_thread()) {
-    Event answered;
+    const std::unique_ptr<Gate> answered = thread.world().executor().make_gate();
     call(
         method, std::move(request), options,
         [&](Result<Payload> result) {
           answer.emplace(std::move(result));
-          answered.set();
+          answered->open();
         },
         early_id);
-    answered.wait();
+    answered->wait();
     return *std::move(answer);
   }
   if (!node.driven) {

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "be/base/fork.h"
-#include "be/rpc/blocking.h"
 #include "be/rpc/server_connection.h"
 #include "be/rpc/server_core.h"
+#include "be/transport/run_on.h"
 
 namespace be::rpc {
 namespace {

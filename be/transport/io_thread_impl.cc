@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <future>
 #include <utility>
 
 #include "be/base/log.h"
@@ -36,7 +35,7 @@ IoThreadImpl::IoThreadImpl(World& world, RegisteredPool& pool, const Options& op
       pool_(pool),
       options_(options),
       poller_(std::move(poller)),
-      driver_(std::this_thread::get_id()),
+      driver_(this_thread_id()),
       fork_watcher_([](void* self) { static_cast<IoThreadImpl*>(self)->die_in_child(); }, this),
       scratch_(new uint8_t[kScratchHeadroom + kScratchBytes]),
       staging_(new uint8_t[kStagingBytes]) {}
@@ -67,24 +66,7 @@ bool IoThreadImpl::post(Task task) {
 
 bool IoThreadImpl::on_this_thread() const {
   if (current_thread != nullptr) return current_thread == this;
-  return options_.driven && driver_.load(std::memory_order_relaxed) == std::this_thread::get_id();
-}
-
-void IoThreadImpl::run_and_wait(Task task) {
-  if (!on_this_thread()) {
-    std::promise<void> done;
-    std::future<void> finished = done.get_future();
-    auto shared = std::make_shared<Task>(std::move(task));
-    if (post([shared, &done] {
-          (*shared)();
-          done.set_value();
-        })) {
-      finished.wait();
-      return;
-    }
-    task = std::move(*shared);
-  }
-  task();
+  return options_.driven && driver_.load(std::memory_order_relaxed) == this_thread_id();
 }
 
 Status IoThreadImpl::start() {
@@ -106,7 +88,7 @@ bool IoThreadImpl::step() {
 
 bool IoThreadImpl::poll() {
   if (forked_) return false;
-  driver_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+  driver_.store(this_thread_id(), std::memory_order_relaxed);
   const Inside inside(this);
   clock_due_ = true;
   return iterate();
@@ -114,7 +96,7 @@ bool IoThreadImpl::poll() {
 
 bool IoThreadImpl::run_until(const std::function<bool()>& done, Time deadline, bool spin_forever) {
   if (forked_) return done();
-  driver_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+  driver_.store(this_thread_id(), std::memory_order_relaxed);
   const Inside inside(this);
   clock_due_ = true;
   for (;;) {
@@ -133,6 +115,10 @@ bool IoThreadImpl::run_until(const std::function<bool()>& done, Time deadline, b
 bool IoThreadImpl::iterate() {
   assert(!in_iteration_);
   in_iteration_ = true;
+  if (asleep_) {
+    asleep_ = false;
+    inbox_.awake();
+  }
   read_clock();
   bool worked = inbox_.run_all();
   worked |= run_scheduled();
@@ -189,6 +175,13 @@ size_t IoThreadImpl::engine_count() const {
   size_t count = 0;
   for (const auto& port : ports_) count += port->engine_count();
   return count;
+}
+
+const char* IoThreadImpl::broken_invariant() const {
+  for (const auto& port : ports_) {
+    if (const char* broken = port->broken_invariant()) return broken;
+  }
+  return nullptr;
 }
 
 bool IoThreadImpl::poll_ports() {
@@ -261,8 +254,8 @@ void IoThreadImpl::sleep(Time deadline) {
   if (!scheduled_.empty() || !inbox_.about_to_sleep()) return;
   // Handlers run inside of wait(): for them now() reads the clock.
   clock_due_ = true;
+  asleep_ = true;  // a virtual Poller returns at once: we are asleep until the next iteration
   if (poller_->wait(until) > 0) idle_since_ = kNever;
-  inbox_.awake();
 }
 
 void IoThreadImpl::add(std::unique_ptr<Resident> resident) {
@@ -335,7 +328,7 @@ bool IoThreadImpl::finish_shutdown() {
   if (loop_ != nullptr) {
     loop_->join();
   } else {
-    driver_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+    driver_.store(this_thread_id(), std::memory_order_relaxed);
     const Inside inside(this);
     while (!shutdown_finished()) {
       if (!iterate() && !shutdown_finished()) idle(kNever, false);

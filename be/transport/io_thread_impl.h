@@ -16,10 +16,10 @@
 #include <atomic>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "be/base/fork.h"
+#include "be/base/thread_id.h"
 #include "be/base/world.h"
 #include "be/memory/registered_pool.h"
 #include "be/transport/device_port.h"
@@ -57,10 +57,6 @@ class IoThreadImpl final : public IoThread {
   bool poll() override;
   bool run_until(const std::function<bool()>& done, Time deadline, bool spin_forever) override;
 
-  // Any thread, not this one: runs `task` on this thread and returns when it has run. On this
-  // thread, or when it has stopped: runs it here and now.
-  void run_and_wait(Task task);
-
   Status start();
   // Node only, both: all residents are told to end; then, once for each thread, that they are
   // gone or `bound` has passed, and the loop has ended. False: residents were left.
@@ -84,6 +80,7 @@ class IoThreadImpl final : public IoThread {
   bool shutting_down() const { return shutting_down_; }
   bool forked() const { return forked_; }  // we are in a child: touch nothing
   size_t engine_count() const;
+  const char* broken_invariant() const;  // of any engine; null: none
 
   size_t index() const { return options_.index; }
   RegisteredPool& pool() { return pool_; }
@@ -129,13 +126,14 @@ class IoThreadImpl final : public IoThread {
   TaskInbox inbox_;
   TimerQueue timers_;
   std::unique_ptr<Loop> loop_;
-  std::atomic<std::thread::id> driver_;  // driven: who called last
+  std::atomic<ThreadId> driver_;  // driven: who called last
 
   Time now_{};
   Time idle_since_ = kNever;
   Time yielded_at_ = kNever;
   Time crowded_until_ = Time::min();
   bool in_iteration_ = false;
+  bool asleep_ = false;  // posts have to wake us
   bool forked_ = false;
   bool clock_due_ = true;
   int since_clock_ = 0;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "be/base/log.h"
+#include "be/transport/run_on.h"
 
 namespace be {
 
@@ -59,7 +60,7 @@ Result<std::unique_ptr<Listener>> ListenerImpl::create(const TransportContext& c
   auto acceptance = std::make_shared<Acceptance>(std::move(acceptor));
   std::unique_ptr<ListenerImpl> listener(new ListenerImpl(thread, bound, acceptance));
   Status status;
-  thread.run_and_wait([&] {
+  run_on(thread, [&] {
     listener->loop_ = thread.adopt(std::make_unique<AcceptLoop>(
         thread, std::move(listening), std::move(acceptance), std::move(deal)));
     status = listener->loop_->start();
@@ -75,7 +76,7 @@ ListenerImpl::ListenerImpl(IoThreadImpl& thread, const Address& address,
 ListenerImpl::~ListenerImpl() {
   if (fork_guard_.in_child()) return;  // the thread, and all of `loop_`, is the parent's
   acceptance_->stop();
-  thread_.run_and_wait([this] {
+  run_on(thread_, [this] {
     if (loop_ != nullptr) loop_->stop();
   });
 }

@@ -105,6 +105,13 @@ Status NodeImpl::use_devices(std::vector<std::unique_ptr<Device>> devices) {
   return {};
 }
 
+const char* NodeImpl::broken_invariant() const {
+  for (const auto& thread : threads_) {
+    if (const char* broken = thread->broken_invariant()) return broken;
+  }
+  return nullptr;
+}
+
 Status NodeImpl::find_devices() {
   const TransportChoice choice = options_.transport;
   if (allows(choice, DeviceKind::kSoftnic)) {

@@ -75,6 +75,9 @@ class Node {
   virtual const NodeOptions& options() const = 0;
   virtual size_t thread_count() const = 0;
   virtual IoThread& thread(size_t index) = 0;
+  // For tests, when no thread of the node is running: an invariant of an engine (blueprint 6)
+  // that does not hold, as an equation; null: all hold.
+  virtual const char* broken_invariant() const { return nullptr; }
   virtual IoThread& thread_for(const Address& remote) = 0;  // where its sockets are, or will be
 };
 

@@ -34,6 +34,7 @@ class NodeImpl final : public Node {
   const NodeOptions& options() const override { return options_; }
   size_t thread_count() const override { return threads_.size(); }
   IoThread& thread(size_t index) override { return *threads_[index]; }
+  const char* broken_invariant() const override;
   IoThread& thread_for(const Address& remote) override;
 
  private:
