@@ -23,7 +23,8 @@ Status Engine::Impl::send(SocketId socket, FrameKind kind, MessageClass klass, M
   }
   OutgoingMessage* out = messages_.take();
   out->total = FrameHeader::kBytes + static_cast<uint32_t>(bytes);
-  if (out->total > inline_bytes_) {
+  // Before the peer's terms are known, any message may become a large one.
+  if (out->total > inline_bytes_ || state_ == State::kInit) {
     if (Status status = find_keys(*out, message); !status.ok()) {
       messages_.give(out);
       if (queue.messages.empty()) sockets_.erase(slot);

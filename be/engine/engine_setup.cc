@@ -109,7 +109,7 @@ Status Engine::Impl::make_queue_pair() {
   options.thread_domain = resources_.thread_domain;
   BE_ASSIGN_OR_RETURN(const QueuePair made, resources_.device->create_qp(options));
   qp_ = made.qp;
-  inline_bytes_ = made.max_inline_bytes;
+  inline_bytes_ = std::min(made.max_inline_bytes, small_limit_);
   return {};
 }
 
@@ -166,6 +166,7 @@ Status Engine::Impl::connect(const EngineTerms& remote, const EndpointBlob& endp
   write_requests_.limit(remote.write_requests);
   cancel_limit_ = std::min(options_.grant_cancels, remote.grant_cancels);
   small_limit_ = std::min(small_limit_, remote.eager_bytes);
+  inline_bytes_ = std::min(inline_bytes_, small_limit_);
   classify_queued();
   BE_RETURN_IF_ERROR(
       resources_.device->connect_qp(qp_, endpoint, secret_token, initiator, ConnectOptions{}));

@@ -130,36 +130,36 @@ Plan* Application::find(uint32_t number) {
   return number < plans_.size() ? plans_[number].get() : nullptr;
 }
 
-bool Application::side_is_over(const Plan& plan, Side side) const {
+bool Application::side_has_ended(const Plan& plan, Side side) const {
   if (plan.model->closed(side)) return true;
   const Process& process = cluster_.at(plan.processes[side]);
-  if (process.incarnation != plan.incarnations[side]) return true;
-  if (process.host->state() == Host::State::kDead) return true;
-  // The other end was never told of a connection, or never learnt whose it is.
-  return plan.ends[side] == nullptr &&
-         plan.model->closed(side == kConnecting ? kAccepting : kConnecting);
+  return process.incarnation != plan.incarnations[side] ||
+         process.host->state() == Host::State::kDead;
+}
+
+// An accepting end that was never told of the connection, or never learnt whose it is, does not
+// come to an end of its own.
+bool Application::over(const Plan& plan) const {
+  if (!plan.began) return false;
+  if (plan.ends[kConnecting] == nullptr) return true;  // its process was not alive
+  return side_has_ended(plan, kConnecting) &&
+         (plan.ends[kAccepting] == nullptr || side_has_ended(plan, kAccepting));
 }
 
 bool Application::done() const {
-  for (const auto& plan : plans_) {
-    if (!plan->began) return false;
-    if (plan->ends[kConnecting] == nullptr) continue;  // its process was not alive
-    if (!side_is_over(*plan, kConnecting) || !side_is_over(*plan, kAccepting)) return false;
-  }
-  return true;
+  return std::all_of(plans_.begin(), plans_.end(), [this](const auto& plan) { return over(*plan); });
 }
 
 std::string Application::unfinished() const {
   std::string text;
   for (const auto& plan : plans_) {
-    if (plan->ends[kConnecting] == nullptr && plan->began) continue;
-    if (side_is_over(*plan, kConnecting) && side_is_over(*plan, kAccepting)) continue;
+    if (over(*plan)) continue;
     text += fmt::format(" {} ({} -> {}: {} of {} and {} of {} delivered{}{});",
                         plan->model->number(), plan->processes[0], plan->processes[1],
                         plan->model->delivered_count(kConnecting), plan->messages[0],
                         plan->model->delivered_count(kAccepting), plan->messages[1],
-                        side_is_over(*plan, kConnecting) ? ", connecting side over" : "",
-                        side_is_over(*plan, kAccepting) ? ", accepting side over" : "");
+                        side_has_ended(*plan, kConnecting) ? ", connecting side over" : "",
+                        side_has_ended(*plan, kAccepting) ? ", accepting side over" : "");
   }
   return text;
 }

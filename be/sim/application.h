@@ -53,7 +53,8 @@ class Application {
   class Canary;  // a buffer that nobody else may write to
 
   void begin(Plan& plan);
-  bool side_is_over(const Plan& plan, Side side) const;
+  bool side_has_ended(const Plan& plan, Side side) const;
+  bool over(const Plan& plan) const;
 
   Cluster& cluster_;
   Simulation& simulation_;

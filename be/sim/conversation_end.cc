@@ -54,7 +54,7 @@ void ConversationEnd::on_closed(Socket&, const Status& status) {
 }
 
 void ConversationEnd::go_on() {
-  if (socket_ == nullptr || plan_ == nullptr || closing_) return;
+  if (socket_ == nullptr || plan_ == nullptr || closing_ || process_ends_) return;
   if (side_ == plan_->breaker && plan_->model->delivered_count(other()) >= plan_->break_off) {
     return close();
   }

@@ -225,5 +225,18 @@ TEST_F(EngineMessages, ManySocketsKeepTheirOrderAndLoseNothing) {
   }
 }
 
+// Found by `byteexpress sim` (seed 11): too long for the peer's receives, yet short enough for our
+// inline size, so that nobody had looked up its keys.
+TEST_F(EnginePair, MessageBetweenThePeersEagerBytesAndOurInlineBytesArrives) {
+  EngineOptions small;
+  small.eager_bytes = 128;
+  make(EngineOptions{}, small, size_t{64} << 20, size_t{64} << 20);
+  const std::string text = pattern(150, 1);
+  ASSERT_TRUE(a->send_text(1, text).ok());
+  ASSERT_TRUE(run([this] { return b->frames.size() == 1 && a->sent.size() == 1; }));
+  EXPECT_EQ(text_of(b->frames[0].payload), text);
+  EXPECT_TRUE(a->sent[0].status.ok());
+}
+
 }  // namespace
 }  // namespace be
