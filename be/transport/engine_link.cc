@@ -82,6 +82,7 @@ Status EngineLink::connect(const EngineOffer& remote, const ConnectToken& token,
 }
 
 void EngineLink::on_connected(const Status& status) {
+  if (disposed()) return;
   engine_->on_connected(status, thread_.now());  // a failure comes back by on_engine_failed
   thread_.schedule(this);
   port_.ticks_changed();
@@ -130,6 +131,7 @@ void EngineLink::on_ready(bool, bool) {
 }
 
 void EngineLink::fail(const Status& why) {
+  if (disposed()) return;
   engine_->fail(why);
   thread_.schedule(this);
 }
@@ -173,6 +175,7 @@ void EngineLink::on_quiesced(QuiesceToken token) {
 }
 
 void EngineLink::tick(Time now) {
+  if (disposed()) return;
   engine_->tick(now);
   after_step();
 }

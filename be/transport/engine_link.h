@@ -70,9 +70,10 @@ class EngineLink final : public Resident, private EngineUser, private PollHandle
   void stop_traffic(SocketId socket, const Status& why) { engine_->close_socket(socket, why); }
   void release_socket(SocketId socket);
 
-  // --- By DevicePort ---
+  // --- By DevicePort, which knows us until we are destroyed; disposed of, nothing moves us ---
   ibv_qp* qp() const { return engine_->qp(); }
   void on_completion(const ibv_wc& completion) {
+    if (disposed()) return;
     engine_->on_completion(completion);
     thread_.schedule(this);
   }

@@ -32,6 +32,8 @@ class Resident {
   // Memory may be had again (IoThreadImpl::wait_for_memory).
   virtual void on_memory() {}
 
+  bool disposed() const { return disposed_; }  // only destruction is left
+
  private:
   friend class IoThreadImpl;
   size_t place_ = 0;  // in the thread's list of residents
