@@ -90,6 +90,27 @@ void Application::on_end(Process& process) {
   }
 }
 
+// Who talks to it over RDMA must have noticed that it was silent for so long.
+void Application::on_resume(Process& process, Nanoseconds length) {
+  for (const auto& plan : plans_) {
+    for (const Side side : {kConnecting, kAccepting}) {
+      const ConversationEnd* end = plan->ends[side];
+      const Side other = side == kConnecting ? kAccepting : kConnecting;
+      if (end == nullptr || plan->ends[other] == nullptr) continue;
+      if (&plan->ends[other]->process() != &process || !end->open_over_rdma()) continue;
+      const Process& witness = end->process();
+      if (!witness.alive() || witness.host->pace().late_one_in != 0) continue;
+      const EngineOptions& own = witness.node->options().engine;
+      const EngineOptions& peer = process.node->options().engine;
+      const Nanoseconds limit =
+          std::max(own.keepalive_timeout, 3 * peer.keepalive_interval) + 3 * own.keepalive_interval;
+      if (length <= limit || simulation_.now() - witness.running_since <= length) continue;
+      simulation_.violate(fmt::format("host {} has not noticed that host {} was silent for {} ms",
+                                      witness.index, process.index, length / 1ms));
+    }
+  }
+}
+
 void Application::start() {
   for (uint32_t i = 0; i < work_.conversations; ++i) {
     auto plan = std::make_unique<Plan>(random_.fork());
@@ -147,7 +168,8 @@ bool Application::over(const Plan& plan) const {
 }
 
 bool Application::done() const {
-  return std::all_of(plans_.begin(), plans_.end(), [this](const auto& plan) { return over(*plan); });
+  return std::all_of(plans_.begin(), plans_.end(),
+                     [this](const auto& plan) { return over(*plan); });
 }
 
 std::string Application::unfinished() const {

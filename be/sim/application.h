@@ -11,8 +11,8 @@
 #include <memory>
 #include <vector>
 
-#include "be/sim/cluster.h"
 #include "be/sim/conversation.h"
+#include "be/sim/workload.h"
 
 namespace be::sim {
 
@@ -33,17 +33,18 @@ struct Plan {
   bool began = false;
 };
 
-class Application {
+class Application final : public Workload {
  public:
   explicit Application(Cluster& cluster);
-  ~Application();
+  ~Application() override;
 
-  void on_start(Process& process);
-  void on_end(Process& process);
-  void start();       // the conversations, at times of their own
-  bool done() const;  // every conversation is over
-  std::string unfinished() const;
-  void check();  // when done
+  void on_start(Process& process) override;
+  void on_end(Process& process) override;
+  void on_resume(Process& process, Nanoseconds length) override;
+  void start() override;       // the conversations, at times of their own
+  bool done() const override;  // every conversation is over
+  std::string unfinished() const override;
+  void check() override;
 
   const Work& work() const { return work_; }
   Simulation& simulation() { return simulation_; }

@@ -17,6 +17,7 @@ std::unique_ptr<Process> Cluster::make(uint32_t index, uint32_t incarnation) {
   auto process = std::make_unique<Process>();
   process->index = index;
   process->incarnation = incarnation;
+  process->running_since = simulation_.now();
   process->host = std::make_unique<Host>(simulation_, internet_, index, knobs.pace);
   std::vector<std::unique_ptr<Device>> devices;
   if (knobs.node.transport != TransportChoice::kTcp) {
@@ -81,10 +82,11 @@ void Cluster::apply(const Action& action) {
   switch (action.kind) {
     case Fault::Kind::kPause:
     case Fault::Kind::kStop:
-      if (action.second) return host.go_on();
+      if (action.second) return go_on(process);
       if (host.state() != Host::State::kRunning) return;
       if (action.kind == Fault::Kind::kStop) process.faulty = true;
       host.stop();
+      process.stopped_at = simulation_.now();
       return schedule(second);
     case Fault::Kind::kKill:
     case Fault::Kind::kKillAndStart:
@@ -105,6 +107,13 @@ void Cluster::apply(const Action& action) {
       process.faulty = true;
       return process.device->fail_after(action.work_requests);
   }
+}
+
+void Cluster::go_on(Process& process) {
+  if (process.host->state() != Host::State::kStopped) return;
+  if (on_resume) on_resume(process, simulation_.now() - process.stopped_at);
+  process.running_since = simulation_.now();
+  process.host->go_on();
 }
 
 void Cluster::kill(uint32_t index) {

@@ -21,6 +21,8 @@ struct Process {
   RnicDevice* device = nullptr;  // the node's
   std::unique_ptr<Node> node;
   bool faulty = false;  // something was done to it that its peers may notice
+  Time running_since{};
+  Time stopped_at{};
   bool alive() const { return host->state() == Host::State::kRunning; }
 };
 
@@ -38,6 +40,8 @@ class Cluster {
   // objects are about to go.
   std::function<void(Process&)> on_start;
   std::function<void(Process&)> on_end;
+  // It was stopped for so long, and is about to go on.
+  std::function<void(Process&, Nanoseconds length)> on_resume;
 
   void start_all();
   // Runs until `done` or the deadline, and all faults on the way. True: done, no violation.
@@ -57,6 +61,7 @@ class Cluster {
 
   std::unique_ptr<Process> make(uint32_t index, uint32_t incarnation);
   void apply(const Action& action);
+  void go_on(Process& process);
   void kill(uint32_t index);
   void schedule(const Action& action);
   void end(Process& process);

@@ -20,7 +20,10 @@ class ConversationEnd final : public SocketHandler {
       : application_(application), process_(process), side_(side) {}
 
   void take(Plan& plan);  // this is whose side we are
-  Process& process() { return process_; }
+  Process& process() const { return process_; }
+  bool open_over_rdma() const {
+    return socket_ != nullptr && socket_->transport() == TransportKind::kSimulated;
+  }
   void on_process_end() {
     process_ends_ = true;
     held_.clear();

@@ -1,9 +1,12 @@
 #include "be/sim/explore.h"
 
+#include <memory>
+
 #include "be/base/log.h"
 #include "be/sim/application.h"
 #include "be/sim/cluster.h"
 #include "be/sim/knobs.h"
+#include "be/sim/parameter_work.h"
 
 namespace be::sim {
 namespace {
@@ -23,18 +26,27 @@ class LogIsVerdict {
 };
 
 // In a violation it is not returned from.
-void run_conversations(Simulation& simulation, const Knobs& knobs) {
+void run(Simulation& simulation, const Knobs& knobs) {
   Cluster cluster(simulation, knobs);
-  Application application(cluster);
-  cluster.on_start = [&](Process& process) { application.on_start(process); };
-  cluster.on_end = [&](Process& process) { application.on_end(process); };
-  cluster.start_all();
-  application.start();
-  const auto over = [&] { return cluster.faults_over() && application.done(); };
-  if (!cluster.run_until(over, simulation.now() + kLivenessBound)) {
-    simulation.violate("not over after a minute:" + application.unfinished());
+  std::unique_ptr<Workload> work;
+  if (knobs.work.parameter_server) {
+    work = std::make_unique<ParameterWork>(cluster);
+  } else {
+    work = std::make_unique<Application>(cluster);
   }
-  application.check();
+  cluster.on_start = [&](Process& process) { work->on_start(process); };
+  cluster.on_end = [&](Process& process) { work->on_end(process); };
+  cluster.on_resume = [&](Process& process, Nanoseconds length) {
+    work->on_resume(process, length);
+  };
+  cluster.start_all();
+  simulation.end_if_violated();
+  work->start();
+  const auto over = [&] { return cluster.faults_over() && work->done(); };
+  if (!cluster.run_until(over, simulation.now() + kLivenessBound)) {
+    simulation.violate("not over after a minute:" + work->unfinished());
+  }
+  work->check();
   simulation.end_if_violated();
   cluster.tear_down();
   simulation.end_if_violated();
@@ -60,7 +72,7 @@ Outcome run_seed(uint64_t seed, const std::function<void(const Outcome&)>& viola
     violated(outcome);
   };
   const LogIsVerdict verdict(simulation);
-  run_conversations(simulation, knobs);
+  run(simulation, knobs);
   simulation.end_if_violated();
   conclude();
   return outcome;

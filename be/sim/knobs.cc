@@ -46,7 +46,8 @@ EngineOptions draw_engine(Random& random) {
 Work draw_work(Random& random) {
   Work work;
   work.conversations = static_cast<uint32_t>(random.spread(1, 24));
-  work.messages = static_cast<uint32_t>(random.spread(1, 60));
+  work.messages =
+      static_cast<uint32_t>(random.one_in(2) ? random.spread(1, 60) : random.between(20, 120));
   work.message_bytes = static_cast<uint32_t>(random.spread(64, 96 << 10));
   work.outstanding = static_cast<uint32_t>(random.spread(1, 16));
   work.close_early_one_in = random.one_in(2) ? 0 : random.between(1, 4);
@@ -78,7 +79,7 @@ void draw_faults(Random& random, Knobs& knobs) {
     Fault fault;
     fault.kind = static_cast<Fault::Kind>(random.below(5));
     fault.host = static_cast<uint32_t>(random.below(knobs.hosts.size()));
-    fault.when = random.between(0ns, 60ms);
+    fault.when = Nanoseconds(random.spread(10'000, 60'000'000));
     switch (fault.kind) {
       case Fault::Kind::kPause:
         fault.length = random.between(1us, fastest / 4);
