@@ -69,8 +69,9 @@ inline constexpr std::string_view kNames[] = {
     "softnic.acknowledge.stored",
     "softnic.acknowledge.marked",
     "softnic.acknowledge.taken",
-    // Sleeping.
+    // Sleeping and waking.
     "softnic.arm.set",
+    "softnic.wake.decided",
     // The end of a queue pair.
     "softnic.reset.failed",
     "softnic.reset.sent",

@@ -88,8 +88,7 @@ void Channel::take_events(std::vector<DeviceEvent>& out) {
   }
   for (CompletionQueue* cq : cqs_) {
     publish_acknowledgements(*cq);
-    if (!cq->armed || cq->bell->armed.load(std::memory_order_acquire) != kNotArmed) continue;
-    cq->armed = false;
+    if (!take_wake_up(*cq)) continue;
     DeviceEvent completion;
     completion.cq = cq;
     out.push_back(std::move(completion));

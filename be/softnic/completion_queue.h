@@ -32,9 +32,9 @@ struct CompletionQueue : ibv_cq {
 
   // Completions were made, or can be, outside of a poll: nobody else would wake the sleeper.
   void wake_if_armed() {
-    if (bell->armed.load(std::memory_order_relaxed) != kNotArmed) {
-      wake_armed(*bell, channel->event_fd());
-    }
+    if (!armed || woken) return;
+    woken = true;
+    signal_event_fd(channel->event_fd());
   }
 
   rc::CompletionQueue core;
@@ -49,6 +49,9 @@ struct CompletionQueue : ibv_cq {
   std::deque<QueuePair*> deferred;         // have large WRITEs to execute
   uint32_t cursor = 0;                     // where the next poll begins
   bool armed = false;                      // by the user, no event taken yet
+  bool woken = false;                      // armed, and to be told in any case
+  ArmedFor armed_for = kNotArmed;
+  uint64_t armings = 0;
 };
 
 }  // namespace be::softnic

@@ -23,6 +23,10 @@ int post_srq_recv(ibv_srq* srq, ibv_recv_wr* request, ibv_recv_wr** bad);
 int poll_cq(ibv_cq* cq, int count, ibv_wc* completions);
 int req_notify_cq(ibv_cq* cq, int solicited_only);
 
+// Whether an armed CQ has something to tell; if so, it is armed no more. Else it is armed anew:
+// what its peers have woken us for may have been polled meanwhile, and they do it once an arming.
+bool take_wake_up(CompletionQueue& cq);
+
 // The next QP in turn executes one large WRITE and the small work behind it, if it is paced only
 // what has left the link. Requires !cq.deferred.empty().
 void execute_deferred(CompletionQueue& cq);
@@ -35,7 +39,8 @@ enum class Taken : uint8_t {
   kBlocked,  // a message is there, but no receive
   kFailed,   // the QP is in ERR now
 };
-Taken take_message(QueuePair& qp);  // requires qp.live()
+Taken take_message(QueuePair& qp);        // requires qp.live()
+bool message_waits(const QueuePair& qp);  // in the ring, whether or not there is a receive
 
 // Reads what the peer has acknowledged. False: that was nonsense, and the QP is in ERR.
 bool take_acknowledgements(QueuePair& qp);

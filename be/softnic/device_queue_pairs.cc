@@ -198,12 +198,14 @@ Result<QuiesceToken> SoftnicDevice::retire_qp(ibv_qp* base) {
 }
 
 void SoftnicDevice::destroy(QueuePair* qp) {
-  // A peer that is not quiet may still write to the ring and to our block: then they stay
-  // unused for the life of the device.
+  // A peer that is not quiet may still write to the ring and to our block, and read what was staged
+  // for it: then they stay unused for the life of the device.
   const bool quiet = qp->peer_quiet;
   if (quiet && qp->ring != nullptr) control_->free_ring(qp->ring, qp->ring_depth);
   BE_FAILPOINT("softnic.retire.ring_freed");
-  for (const Staged& staged : qp->staged) control_->free_staging(staged.place, staged.bytes);
+  if (quiet) {
+    for (const Staged& staged : qp->staged) control_->free_staging(staged.place, staged.bytes);
+  }
   const uint32_t index = qp->core.number() & (kMaxQueuePairs - 1);
   std::lock_guard lock(mutex_);
   qps_[index].reset();

@@ -18,8 +18,8 @@ inline void signal_event_fd(int fd) {
   if (write(fd, &one, sizeof(one)) < 0) return;
 }
 
-// After publishing. Returns what the owner was armed for (kNotArmed ...), for wake_armed.
-inline uint32_t mark_ready(Doorbell& bell, uint32_t bit) {
+// After publishing. Returns the owner's arming (shared_layout.h), for wake_armed.
+inline uint64_t mark_ready(Doorbell& bell, uint32_t bit) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   std::atomic<uint64_t>& word = bell.ready[bit / 64];
   const uint64_t mask = uint64_t{1} << (bit % 64);
@@ -31,11 +31,7 @@ inline uint32_t mark_ready(Doorbell& bell, uint32_t bit) {
   return bell.armed.load(std::memory_order_seq_cst);
 }
 
-// Whoever disarms the bell wakes its owner, so one sleep costs one system call.
-inline void wake_armed(Doorbell& bell, int event_fd) {
-  if (bell.armed.exchange(kNotArmed, std::memory_order_seq_cst) != kNotArmed) {
-    signal_event_fd(event_fd);
-  }
-}
+// Wakes the owner, unless the caller has done so for this arming: `woken` is its note of that.
+void wake_armed(uint64_t armed, uint64_t* woken, int event_fd);
 
 }  // namespace be::softnic

@@ -136,6 +136,14 @@ bool has_work(CompletionQueue& cq) {
   return false;
 }
 
+// True: there is something to poll already.
+bool arm(CompletionQueue& cq) {
+  cq.bell->armed.store(arming(++cq.armings, cq.armed_for), std::memory_order_seq_cst);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  BE_FAILPOINT("softnic.arm.set");
+  return has_work(cq);
+}
+
 }  // namespace
 
 int poll_cq(ibv_cq* base, int count, ibv_wc* completions) {
@@ -158,11 +166,16 @@ int req_notify_cq(ibv_cq* base, int solicited_only) {
   CompletionQueue& cq = *static_cast<CompletionQueue*>(base);
   if (!cq.unacknowledged.empty()) publish_acknowledgements(cq);
   cq.armed = true;
-  cq.bell->armed.store(solicited_only ? kArmedForSolicited : kArmed, std::memory_order_seq_cst);
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  BE_FAILPOINT("softnic.arm.set");
-  if (has_work(cq)) cq.wake_if_armed();
+  cq.armed_for = solicited_only ? kArmedForSolicited : kArmed;
+  if (arm(cq)) cq.wake_if_armed();
   return 0;
+}
+
+bool take_wake_up(CompletionQueue& cq) {
+  if (!cq.armed || (!cq.woken && !arm(cq))) return false;
+  cq.armed = cq.woken = false;
+  cq.bell->armed.store(kNotArmed, std::memory_order_relaxed);
+  return true;
 }
 
 }  // namespace be::softnic

@@ -178,9 +178,11 @@ void announce(QueuePair& qp, uint32_t messages_before, bool solicited) {
       qp.acknowledgement_awaited = false;
     }
     Doorbell& bell = *qp.path.recv_bell;
-    const uint32_t armed = mark_ready(bell, qp.path.recv_bit);
+    const uint64_t armed = mark_ready(bell, qp.path.recv_bit);
     BE_FAILPOINT("softnic.post.marked");
-    if (armed == kArmed || (armed != kNotArmed && solicited)) wake_armed(bell, qp.path.event_fd);
+    if (armed_for(armed) == kArmed || (armed != kNotArmed && solicited)) {
+      wake_armed(armed, &qp.path.recv_woken, qp.path.event_fd);
+    }
   }
   if (sends.next() != rc::SendQueue::Next::kNothing || sends.holds_back()) {
     qp.send_queue->look_again(qp.send_bit);
@@ -290,6 +292,8 @@ int post_recv(ibv_qp* base, ibv_recv_wr* request, ibv_recv_wr** bad) {
     }
     if (qp.core.in_error()) qp.recv_queue->wake_if_armed();
   }
+  // A message may have waited for this receive.
+  if (qp.recv_queue->armed && message_waits(qp)) qp.recv_queue->wake_if_armed();
   return 0;
 }
 

@@ -54,6 +54,8 @@ struct Path {
   Doorbell* send_bell = nullptr;
   uint32_t recv_bit = 0;
   uint32_t send_bit = 0;
+  uint64_t recv_woken = 0;  // the last arming of each bell for which we have woken the owner
+  uint64_t send_woken = 0;
   int event_fd = -1;
   bool same_cq = false;  // its polls see acknowledgements in our slots
 };

@@ -48,7 +48,7 @@ Result<Endpoint> decode_endpoint(const EndpointBlob& blob);
 enum class PacketKind : uint32_t { kHello = 1, kAccept = 2, kReset = 3 };
 
 struct Packet {
-  static constexpr uint32_t kMagic = 0x42655343;  // changes with the layout
+  static constexpr uint32_t kMagic = 0x42655344;  // changes with the layout
 
   uint32_t magic = kMagic;
   PacketKind kind = PacketKind::kReset;

@@ -3,9 +3,8 @@
 //   control memfd:  [ doorbells | queue pair blocks | regions | rings ... | staging ]
 //
 //   who writes            | what
-//   owner of the memory   | RegionEntry, QueuePairBlock::wanted, Doorbell::armed = 1 or 2
-//   peer of the QP        | its ring's slots, QueuePairBlock::acknowledged, Doorbell::ready bits,
-//                         | Doorbell::armed = 0 (who changes it wakes the owner)
+//   owner of the memory   | RegionEntry, QueuePairBlock::wanted, Doorbell::armed
+//   peer of the QP        | its ring's slots, QueuePairBlock::acknowledged, Doorbell::ready bits
 //
 // So a process polls only its own control memory, and only WRITEs and fetches of large SENDs
 // reach further. Everything read here may have been written by a peer's bug: it is copied
@@ -13,7 +12,9 @@
 //
 // Order: a slot's bytes, then `sequence` (release). After publishing anything a writer makes a
 // full fence, sets the ready bit if it is clear, reads `armed`. A sleeper sets `armed`, makes a
-// full fence, looks once more at what it would poll. One of both sees the other.
+// full fence, looks once more at what it would poll. One of both sees the other. A writer never
+// changes `armed`: one that is stopped before it has woken the sleeper must not keep the others
+// from doing so.
 #pragma once
 
 #include <atomic>
@@ -70,13 +71,15 @@ struct alignas(128) QueuePairBlock {
   alignas(64) std::atomic<uint32_t> wanted;
 };
 
-inline constexpr uint32_t kNotArmed = 0;
-inline constexpr uint32_t kArmed = 1;
-inline constexpr uint32_t kArmedForSolicited = 2;
+// Doorbell::armed is 0, or counts the armings in the bits above the kind: a writer wakes the owner
+// once for each.
+enum ArmedFor : uint8_t { kNotArmed = 0, kArmed = 1, kArmedForSolicited = 2 };
+inline constexpr ArmedFor armed_for(uint64_t armed) { return static_cast<ArmedFor>(armed & 3); }
+inline constexpr uint64_t arming(uint64_t number, ArmedFor kind) { return number << 2 | kind; }
 
 // One per completion queue. A QP's bit is its place among the QPs of that CQ.
 struct alignas(64) Doorbell {
-  std::atomic<uint32_t> armed;
+  std::atomic<uint64_t> armed;
   std::atomic<uint64_t> ready[kMaxQueuePairs / 64];
 };
 

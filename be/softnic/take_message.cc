@@ -28,13 +28,13 @@ void publish_acknowledgement(QueuePair& qp, ibv_wc_status refusal = IBV_WC_SUCCE
                                     std::memory_order_release);
   BE_FAILPOINT("softnic.acknowledge.stored");
   Doorbell& bell = *qp.path.send_bell;
-  const uint32_t armed = mark_ready(bell, qp.path.send_bit);
+  const uint64_t armed = mark_ready(bell, qp.path.send_bit);
   BE_FAILPOINT("softnic.acknowledge.marked");
   if (armed == kNotArmed) return;
-  if (armed == kArmedForSolicited && refusal == IBV_WC_SUCCESS) return;
+  if (armed_for(armed) == kArmedForSolicited && refusal == IBV_WC_SUCCESS) return;
   const uint32_t wanted = qp.path.block->wanted.load(std::memory_order_relaxed);
   const bool wanted_now = wanted - before - 1 < qp.received - before;
-  if (awaited || wanted_now) wake_armed(bell, qp.path.event_fd);
+  if (awaited || wanted_now) wake_armed(armed, &qp.path.send_woken, qp.path.event_fd);
 }
 
 // The peer has broken the rules of the ring: its QP and ours are done with.
@@ -157,6 +157,12 @@ ibv_wc_status copy_message(QueuePair& qp, const Slot& slot, const SlotHeader& he
 }
 
 }  // namespace
+
+bool message_waits(const QueuePair& qp) {
+  if (!qp.live()) return false;
+  const Slot& slot = qp.ring[qp.received & qp.ring_mask];
+  return slot.sequence.load(std::memory_order_acquire) == qp.received + 1;
+}
 
 Taken take_message(QueuePair& qp) {
   const Slot& slot = qp.ring[qp.received & qp.ring_mask];

@@ -107,6 +107,44 @@ TEST_F(SoftnicEvents, FlushedWorkWakesToo) {
   expect_completion_event(a);
 }
 
+TEST_F(SoftnicEvents, AWakeUpForOldNewsLeavesTheQueueArmedForTheNext) {
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(b.post_recv(0, 64), 0);
+  ASSERT_EQ(ibv_req_notify_cq(b.cq, 0), 0);
+  ASSERT_EQ(a.post_send(0, 8), 0);
+  ASSERT_EQ(b.poll().size(), 1u);  // without sleeping
+  EXPECT_TRUE(b.readable());
+  EXPECT_TRUE(b.events().empty());
+  EXPECT_FALSE(b.readable());
+  ASSERT_EQ(a.post_send(0, 8), 0);
+  expect_completion_event(b);
+  EXPECT_EQ(b.poll().size(), 1u);
+}
+
+TEST_F(SoftnicEvents, OneSleepCostsOneWakeUpHoweverManyMessagesCome) {
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(b.post_recv(0, 64), 0);
+  ASSERT_EQ(ibv_req_notify_cq(b.cq, 0), 0);
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(a.post_send(0, 8), 0);
+  expect_completion_event(b);
+  EXPECT_FALSE(b.readable());
+  EXPECT_EQ(b.poll().size(), 3u);
+}
+
+TEST(SoftnicRnr, AReceiveForAMessageThatWaitsWakesTheArmedQueue) {
+  End a;
+  End b;
+  connect(a, b, {.rnr_retry = 7});
+  ASSERT_EQ(a.post_send(0, 8, 1), 0);
+  ASSERT_EQ(ibv_req_notify_cq(b.cq, 0), 0);
+  EXPECT_FALSE(b.readable());
+  ASSERT_EQ(b.post_recv(0, 64, 2), 0);
+  EXPECT_TRUE(b.readable());
+  ASSERT_EQ(b.events().size(), 1u);
+  EXPECT_EQ(b.poll().size(), 1u);
+  b.poll();
+  EXPECT_EQ(a.poll().size(), 1u);
+  disconnect(a, b);
+}
+
 TEST(SoftnicRnr, WithEndlessRetriesAMessageWaitsForItsReceive) {
   End a;
   End b;

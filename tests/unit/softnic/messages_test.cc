@@ -173,5 +173,29 @@ TEST_F(SoftnicMessages, AReplyBringsTheAcknowledgementOfTheRequest) {
   EXPECT_EQ(completions[1].wr_id, 3u);
 }
 
+TEST(SoftnicAcknowledgements, ASlotMayCarryAnOlderCountThanTheBlock) {
+  End a;
+  End b;
+  connect(a, b, {.rnr_retry = 7});
+  for (int i = 0; i < 2; ++i) ASSERT_EQ(b.post_recv(0, 64), 0);
+  ASSERT_EQ(a.post_send(0, 8, 1), 0);
+  ASSERT_EQ(b.poll().size(), 1u);
+  ASSERT_EQ(b.post_send(0, 8, 3), 0);  // says that one was received; a has no receive for it yet
+  ASSERT_EQ(a.post_send(0, 8, 2), 0);
+  ASSERT_EQ(b.poll().size(), 1u);
+  b.poll();                                  // says in the block: two
+  ASSERT_EQ(ibv_req_notify_cq(a.cq, 0), 0);  // reads the block, not the slot
+  ASSERT_EQ(a.post_recv(0, 64, 4), 0);
+  std::vector<uint64_t> completed;
+  for (const ibv_wc& completion : a.poll()) {
+    EXPECT_EQ(completion.status, IBV_WC_SUCCESS);
+    completed.push_back(completion.wr_id);
+  }
+  EXPECT_EQ(completed, (std::vector<uint64_t>{4, 1, 2}));
+  EXPECT_EQ(a.device->qp_state(a.qp), IBV_QPS_RTS);
+  a.events();  // the receive's wake-up
+  disconnect(a, b);
+}
+
 }  // namespace
 }  // namespace be
