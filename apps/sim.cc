@@ -31,6 +31,7 @@ Status explore(const SeedRange& range) {
   progress.clear();
   if (failure.seed != 0) {
     std::fputs(failure.report.c_str(), stdout);
+    std::fflush(stdout);
     return error(Code::kInternal, "seed {} failed, after {} clean ones", failure.seed,
                  totals.seeds);
   }

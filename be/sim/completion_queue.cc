@@ -51,6 +51,12 @@ void CompletionQueue::show_one() {
   events_.push(event);
 }
 
+// One may arrive in the moment of arming: visible, and no event tells of it.
+void CompletionQueue::arm() {
+  if (visible_ < settled_ && fabric_.simulation().random().one_in(2)) ++visible_;
+  armed_ = true;
+}
+
 int CompletionQueue::poll(int count, ibv_wc* completions) {
   core.begin_poll(completions, std::min(count, static_cast<int>(visible_)));
   const int taken = core.end_poll();

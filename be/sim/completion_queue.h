@@ -27,6 +27,7 @@ class VirtualChannel final : public EventChannel {
   int fd() const override { return fd_; }
   void take_events(std::vector<DeviceEvent>& out) override;
   void push(const DeviceEvent& event);
+  bool has_events() const { return !events_.empty(); }
   void forget(const ibv_qp* qp);  // it is destroyed: no more events of it
 
  private:
@@ -48,7 +49,9 @@ class CompletionQueue : public ibv_cq, public std::enable_shared_from_this<Compl
 
   void settle();  // after each use of the core: what was pushed becomes visible in its time
   int poll(int count, ibv_wc* completions);
-  void arm() { armed_ = true; }
+  void arm();
+  // Completions that a sleeper does not see and is not told of.
+  bool slept_over() const { return visible_ > 0 && !events_.has_events(); }
   void drop(uint32_t qp_num);
   VirtualChannel& events() { return events_; }
 

@@ -85,6 +85,10 @@ void Conversation::sent(Side side, uint32_t index, const Status& status) {
     violate(side,
             fmt::format("message {} was delivered, and refused: {}", index, status.to_string()));
   }
+  if (status.code() == Code::kClosed && !from.closing && !sides_[1 - side].closing && !ending_) {
+    violate(side,
+            fmt::format("message {} failed, but nobody has closed: {}", index, status.to_string()));
+  }
   if (status.code() == Code::kResourceExhausted && !refusals_allowed_) {
     violate(side, fmt::format("message {} was refused: {}", index, status.to_string()));
   }
@@ -137,7 +141,13 @@ bool Conversation::complete(const uint32_t (&messages)[2]) const {
 }
 
 void Conversation::check(bool healthy) {
-  if (!healthy) return;
+  const auto out_of_memory = [](const OneSide& side) {
+    return side.closes > 0 && side.close.code() == Code::kResourceExhausted;
+  };
+  // A stream cannot skip the message that there is no memory for: it ends.
+  const bool ended_for_memory =
+      refusals_allowed_ && (out_of_memory(sides_[0]) || out_of_memory(sides_[1]));
+  if (!healthy || ended_for_memory) return;
   for (const Side side : {kConnecting, kAccepting}) {
     const OneSide& from = sides_[side];
     const OneSide& to = sides_[1 - side];

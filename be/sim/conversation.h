@@ -50,6 +50,8 @@ class Conversation {
   bool closed(Side side) const { return sides_[side].closes > 0; }
   uint32_t delivered_count(Side side) const { return sides_[side].delivered; }
 
+  void process_ends() { ending_ = true; }  // of one side: it closes everything
+
   // All of so many messages of each side have ended, and been delivered or failed.
   bool complete(const uint32_t (&messages)[2]) const;
 
@@ -79,6 +81,7 @@ class Conversation {
   Simulation& simulation_;
   const uint32_t number_;
   const bool refusals_allowed_;
+  bool ending_ = false;
   OneSide sides_[2];
 };
 

@@ -65,10 +65,10 @@ void ConversationEnd::go_on() {
 }
 
 bool ConversationEnd::send_next() {
-  const uint32_t least = next_ == 0 && side_ == kConnecting ? kGreetingBytes : 4;
-  const uint32_t most = std::max(least, application_.work().message_bytes);
+  // A greeting is always eager: it must not be refused for want of memory.
+  const bool greets = next_ == 0 && side_ == kConnecting;
   Random draws(mix64(uint64_t{plan_->model->number()} << 1 | side_, next_));
-  const size_t size = draws.spread(least, most);
+  const size_t size = greets ? kGreetingBytes : draws.spread(4, application_.work().message_bytes);
   Result<Buffer> buffer = process_.node->pool().allocate_buffer(size);
   Status status = buffer.status();
   if (status.ok()) {

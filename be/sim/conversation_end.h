@@ -26,6 +26,7 @@ class ConversationEnd final : public SocketHandler {
   }
   void on_process_end() {
     process_ends_ = true;
+    if (plan_ != nullptr) plan_->model->process_ends();
     held_.clear();
   }
 

@@ -67,7 +67,6 @@ uint64_t engine_memory(const EngineOptions& engine, uint64_t engines) {
 }
 
 void draw_faults(Random& random, Knobs& knobs) {
-  if (random.one_in(2)) return;
   Nanoseconds slowest = 0ns;  // to notice that a peer is silent
   Nanoseconds fastest = 1h;
   for (const HostKnobs& host : knobs.hosts) {
@@ -130,6 +129,14 @@ Knobs draw_knobs(Random random) {
   const bool scarce = random.one_in(3);
   knobs.refusals_allowed = scarce;
 
+  const bool faults = random.one_in(2);
+  if (faults) {  // so that there is something under way when they come
+    knobs.work.conversations = std::max(knobs.work.conversations, 4u);
+    knobs.work.messages = static_cast<uint32_t>(random.between(50, 250));
+    if (random.one_in(2))
+      knobs.work.message_bytes = static_cast<uint32_t>(random.between(16 << 10, 96 << 10));
+  }
+
   const uint64_t hosts = random.between(2, 4);
   for (uint64_t i = 0; i < hosts; ++i) {
     HostKnobs host;
@@ -151,7 +158,7 @@ Knobs draw_knobs(Random random) {
     }
     knobs.hosts.push_back(host);
   }
-  draw_faults(random, knobs);
+  if (faults) draw_faults(random, knobs);
   return knobs;
 }
 

@@ -72,6 +72,7 @@ Result<EngineOffer> EngineLink::offer() const {
 
 Status EngineLink::connect(const EngineOffer& remote, const ConnectToken& token,
                            std::function<void(const Status&)> report) {
+  if (state_ == State::kBroken) return broken_;
   BE_RETURN_IF_ERROR(port_.device().device->reachable(remote.endpoint));
   peer_max_message_bytes_ = remote.terms.max_message_bytes;
   report_ = std::move(report);
@@ -97,6 +98,7 @@ void EngineLink::abandon(const Status& why) {
     thread_.dispose(this);
   } else {
     engine_->fail(why);
+    after_step();
   }
 }
 
@@ -151,7 +153,10 @@ void EngineLink::on_engine_failed(const Status& status) {
       log_warn("{}", line);
     }
   }
-  state_ = State::kEnding;
+  // Before connect() there is nobody to tell, but an owner who still has us.
+  const bool owner_knows = state_ != State::kSettingUp || report_ != nullptr;
+  state_ = owner_knows ? State::kEnding : State::kBroken;
+  broken_ = status;
   if (beside_) {  // so that the peer hears of it at once
     thread_.poller().remove(beside_->get());
     beside_.reset();
@@ -189,7 +194,7 @@ bool EngineLink::progress() {
 
 void EngineLink::after_step() {
   if (engine_->state() == Engine::State::kDead) {
-    thread_.dispose(this);
+    if (state_ != State::kBroken) thread_.dispose(this);
   } else if (engine_->wants_progress()) {
     thread_.schedule(this);
   }
@@ -197,6 +202,7 @@ void EngineLink::after_step() {
 
 void EngineLink::shut_down(const Status& why) {
   if (state_ == State::kEnding) return;  // on its way already
+  if (state_ == State::kBroken) return abandon(why);
   if (engine_->state() == Engine::State::kInit) {
     state_ = State::kEnding;
     thread_.dispose(this);

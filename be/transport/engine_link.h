@@ -2,7 +2,8 @@
 // DevicePort, and the TCP connection beside it that tells of the peer's end at once.
 //
 //   kSettingUp --establish--> kUsable --failure, shut down--> kEnding --engine dead--> disposed
-//        '--------------------abandon------------------------>'
+//        |'-------------------abandon------------------------>'
+//        '--failure before connect()--> kBroken --connect() tells of it; abandon--> kEnding
 //
 // Sockets share the engine in band: their frames carry a socket id, chosen by the connector,
 // odd (blueprint 7). An id is used again only after both ends have sent SocketClose: in each
@@ -89,7 +90,7 @@ class EngineLink final : public Resident, private EngineUser, private PollHandle
   bool progress() override;
 
  private:
-  enum class State : uint8_t { kSettingUp, kUsable, kEnding };
+  enum class State : uint8_t { kSettingUp, kBroken, kUsable, kEnding };
   static constexpr size_t kMaxSockets = 65536;
 
   EngineLink(const TransportContext& context, IoThreadImpl& thread, DevicePort& port,
@@ -119,6 +120,7 @@ class EngineLink final : public Resident, private EngineUser, private PollHandle
   std::unique_ptr<Engine> engine_;
   std::shared_ptr<EngineLink*> self_;  // what the engine's memory signal, on any thread, holds
   uint32_t peer_max_message_bytes_ = 0;
+  Status broken_;  // kBroken: why
 
   std::function<void(const Status&)> report_;
   UniqueFunction<void()> ended_;
