@@ -110,6 +110,10 @@ void Cluster::apply(const Action& action) {
       // Whoever talks to it may see the engine end.
       process.faulty = true;
       return process.device->fail_after(action.work_requests);
+    case Fault::Kind::kQueuePairs:
+      if (process.device == nullptr || host.state() == Host::State::kDead) return;
+      process.faulty = true;
+      return process.device->break_queue_pairs(error(Code::kDeviceError, "IBV_EVENT_QP_FATAL"));
   }
 }
 

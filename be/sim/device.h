@@ -55,8 +55,9 @@ class RnicDevice final : public Device {
 
   // --- Faults
   void fail_after(uint64_t work_requests) { fail_after_ = work_requests; }  // 0: none
-  void on_host_killed();  // its QPs are gone; peers learn of it as Touch says
-  void on_host_walled();  // its own code learns that its QPs are broken
+  void break_queue_pairs(const Status& why);  // IBV_EVENT_QP_FATAL for each
+  void on_host_killed();                      // its QPs are gone; peers learn of it as Touch says
+  void on_host_walled();                      // its own code learns that its QPs are broken
   uint64_t injected() const { return injected_; }
 
   bool slept_over() const;  // completions that the host's sleeping loop does not see

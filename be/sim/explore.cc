@@ -11,8 +11,9 @@
 namespace be::sim {
 namespace {
 
-// Longer than any keepalive timeout, handshake or connect timeout, and all of them in a row.
-constexpr Nanoseconds kLivenessBound = 60s;
+// Without any progress of the work. Longer than any stop, keepalive timeout, handshake and connect
+// timeout, all of them in a row.
+constexpr Nanoseconds kLivenessBound = 30s;
 
 class LogIsVerdict {
  public:
@@ -43,8 +44,13 @@ void run(Simulation& simulation, const Knobs& knobs) {
   simulation.end_if_violated();
   work->start();
   const auto over = [&] { return cluster.faults_over() && work->done(); };
-  if (!cluster.run_until(over, simulation.now() + kLivenessBound)) {
-    simulation.violate("not over after a minute:" + work->unfinished());
+  uint64_t progress = 0;
+  while (!cluster.run_until(over, simulation.now() + kLivenessBound)) {
+    if (simulation.trace().progress() == progress) {
+      simulation.violate("nothing goes on, for half a minute:" + work->unfinished());
+    }
+    simulation.end_if_violated();
+    progress = simulation.trace().progress();
   }
   work->check();
   simulation.end_if_violated();

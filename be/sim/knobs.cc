@@ -76,7 +76,7 @@ void draw_faults(Random& random, Knobs& knobs) {
   }
   for (uint64_t i = random.between(1, 3); i > 0; --i) {
     Fault fault;
-    fault.kind = static_cast<Fault::Kind>(random.below(5));
+    fault.kind = static_cast<Fault::Kind>(random.below(6));
     fault.host = static_cast<uint32_t>(random.below(knobs.hosts.size()));
     fault.when = Nanoseconds(random.spread(10'000, 60'000'000));
     switch (fault.kind) {
@@ -87,6 +87,7 @@ void draw_faults(Random& random, Knobs& knobs) {
         fault.length = random.between(fastest / 2, 4 * slowest);
         break;
       case Fault::Kind::kKill:
+      case Fault::Kind::kQueuePairs:
         break;
       case Fault::Kind::kKillAndStart:
         fault.length = random.between(1ms, 2 * slowest);
@@ -115,6 +116,8 @@ const char* fault_name(Fault::Kind kind) {
       return "kill and start";
     case Fault::Kind::kWorkRequest:
       return "work request error";
+    case Fault::Kind::kQueuePairs:
+      return "queue pairs broken";
   }
   return "unknown fault";
 }

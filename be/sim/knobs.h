@@ -23,6 +23,7 @@ struct Fault {
     kKill,          // killed, and not started again
     kKillAndStart,  // killed and started again
     kWorkRequest,   // one of its work requests fails
+    kQueuePairs,    // its device breaks all its queue pairs (IBV_EVENT_QP_FATAL)
   };
   Kind kind{};
   uint32_t host = 0;

@@ -164,17 +164,20 @@ void RnicDevice::peer_has_died(uint32_t number) {
   break_queue_pair(*found->second, error(Code::kUnavailable, "{}: the peer has exited", name_));
 }
 
-void RnicDevice::on_host_walled() {
-  std::vector<uint32_t> numbers;
-  for (const auto& [number, qp] : queue_pairs_) numbers.push_back(number);
-  for (const uint32_t number : numbers) {
-    QueuePair& qp = *queue_pairs_.at(number);
-    if (qp.retired) {
-      confirmed(number);
-    } else {
-      break_queue_pair(qp, error(Code::kUnavailable, "{} is gone", name_));
-    }
+void RnicDevice::break_queue_pairs(const Status& why) {
+  for (const auto& [number, qp] : queue_pairs_) {
+    if (!qp->retired) break_queue_pair(*qp, why);
   }
+}
+
+// Nobody is left who could touch its memory.
+void RnicDevice::on_host_walled() {
+  break_queue_pairs(error(Code::kUnavailable, "{} is gone", name_));
+  std::vector<uint32_t> retired;
+  for (const auto& [number, qp] : queue_pairs_) {
+    if (qp->retired) retired.push_back(number);
+  }
+  for (const uint32_t number : retired) confirmed(number);
 }
 
 }  // namespace be::sim

@@ -19,6 +19,7 @@ void Trace::note(Time when, Happening what, uint32_t host, uint64_t a, uint64_t 
   const auto nanoseconds = static_cast<uint64_t>(when.time_since_epoch().count());
   hash_ = mix64(hash_,
                 mix64(nanoseconds, mix64(static_cast<uint64_t>(what) << 32 | host, mix64(a, b))));
+  if (what >= Happening::kDeliver && what <= Happening::kAnswer) ++progress_;
   entries_[count_++ % kKept] = {when, what, host, a, b};
 }
 

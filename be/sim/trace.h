@@ -38,6 +38,8 @@ class Trace {
 
   uint64_t hash() const { return hash_; }
   uint64_t count() const { return count_; }
+  // Of what matters to the work: messages delivered, sent, sockets closed, operations answered.
+  uint64_t progress() const { return progress_; }
   std::vector<std::string> last() const;  // the oldest first
 
  private:
@@ -53,6 +55,7 @@ class Trace {
   std::array<Entry, kKept> entries_{};
   uint64_t hash_ = 0;
   uint64_t count_ = 0;
+  uint64_t progress_ = 0;
 };
 
 }  // namespace be::sim
