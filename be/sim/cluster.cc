@@ -37,8 +37,9 @@ std::unique_ptr<Process> Cluster::make(uint32_t index, uint32_t incarnation) {
       simulation_.violate(fmt::format("host {}: does not hold: {}", made->index, broken));
     }
   };
-  process->host->on_sleep = [this, made = process.get()] {
-    if (made->node == nullptr || made->device == nullptr || !made->device->slept_over()) return;
+  process->host->on_sleep = [this, made = process.get()](const VirtualPoller& poller) {
+    if (made->node == nullptr || made->device == nullptr) return;
+    if (!made->device->slept_over(poller)) return;
     simulation_.violate(fmt::format("host {} sleeps, and a completion is there", made->index));
   };
   return process;

@@ -28,6 +28,9 @@ class VirtualChannel final : public EventChannel {
   void take_events(std::vector<DeviceEvent>& out) override;
   void push(const DeviceEvent& event);
   bool has_events() const { return !events_.empty(); }
+  bool is_watched_by(const VirtualPoller& poller) const {
+    return readiness_->is_watched_by(poller);
+  }
   void forget(const ibv_qp* qp);  // it is destroyed: no more events of it
 
  private:
@@ -50,8 +53,10 @@ class CompletionQueue : public ibv_cq, public std::enable_shared_from_this<Compl
   void settle();  // after each use of the core: what was pushed becomes visible in its time
   int poll(int count, ibv_wc* completions);
   void arm();
-  // Completions that a sleeper does not see and is not told of.
-  bool slept_over() const { return visible_ > 0 && !events_.has_events(); }
+  // Completions that a sleeper in `poller` does not see and is not told of.
+  bool slept_over(const VirtualPoller& poller) const {
+    return visible_ > 0 && !events_.has_events() && events_.is_watched_by(poller);
+  }
   void drop(uint32_t qp_num);
   VirtualChannel& events() { return events_; }
 

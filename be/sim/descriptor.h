@@ -18,6 +18,7 @@ class Descriptor {
 
   void changed();  // readiness may have grown
   void watched_by(VirtualPoller* poller) { poller_ = poller; }
+  bool is_watched_by(const VirtualPoller& poller) const { return poller_ == &poller; }
 
  private:
   VirtualPoller* poller_ = nullptr;

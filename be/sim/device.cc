@@ -131,9 +131,9 @@ Result<ibv_srq*> RnicDevice::create_srq(uint32_t, uint32_t) {
 
 Status RnicDevice::destroy_srq(ibv_srq*) { return invalid("ibv_destroy_srq", name_); }
 
-bool RnicDevice::slept_over() const {
+bool RnicDevice::slept_over(const VirtualPoller& poller) const {
   return std::any_of(queues_.begin(), queues_.end(),
-                     [](const auto& entry) { return entry.second->slept_over(); });
+                     [&](const auto& entry) { return entry.second->slept_over(poller); });
 }
 
 // --- Queue pairs

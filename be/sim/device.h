@@ -60,7 +60,8 @@ class RnicDevice final : public Device {
   void on_host_walled();                      // its own code learns that its QPs are broken
   uint64_t injected() const { return injected_; }
 
-  bool slept_over() const;  // completions that the host's sleeping loop does not see
+  // Completions that a loop which sleeps in `poller` does not see and is not told of.
+  bool slept_over(const VirtualPoller& poller) const;
 
   // The most WRITE bytes that any QP of ours had posted and not completed.
   uint64_t most_written() const { return most_written_; }

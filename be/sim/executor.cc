@@ -119,7 +119,7 @@ void VirtualLoop::run_step() {
   sleeping_ = poller_.sleeps_until() > ready && due_ == kNever;
   const Time next = due_ != kNever ? ready : std::max(ready, poller_.sleeps_until());
   if (next != kNever) arm(next);
-  if (sleeping_ && host_.on_sleep) host_.on_sleep();
+  if (sleeping_ && host_.on_sleep) host_.on_sleep(poller_);
 }
 
 Nanoseconds VirtualLoop::next_delay() {

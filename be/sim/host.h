@@ -70,8 +70,8 @@ class Host final : public World {
 
   // Called after each step of a loop and each task of a worker.
   std::function<void()> after_step;
-  // Called when a loop goes to sleep.
-  std::function<void()> on_sleep;
+  // Called when a loop goes to sleep in this poller.
+  std::function<void(const VirtualPoller& poller)> on_sleep;
 
  private:
   Simulation& simulation_;

@@ -146,6 +146,7 @@ Knobs draw_knobs(Random random) {
     host.node.engine = alike ? common : draw_engine(random);
     host.node.spin = random.one_in(2) ? 0ns : random.between(0ns, 10us);
     host.node.transport = random.one_in(10) ? TransportChoice::kTcp : TransportChoice::kAuto;
+    host.node.io_threads = random.one_in(3) ? 2 : 1;
     host.node.secret = "the cluster's secret";
     host.node.memory.block_bytes = kBlock;
     const uint64_t engines = engine_memory(host.node.engine, 2 * hosts);
@@ -181,14 +182,15 @@ std::string Knobs::describe() const {
   for (size_t i = 0; i < hosts.size(); ++i) {
     const EngineOptions& engine = hosts[i].node.engine;
     text += fmt::format(
-        "host {}: {}, depths {} and {}, g {}, w {}, c {}, eager {}, fragment {}, window {}, budget "
+        "host {}: {}, {} I/O threads, depths {} and {}, g {}, w {}, c {}, eager {}, fragment {}, "
+        "window {}, budget "
         "{}, keepalive {}/{} ms, cap {} KiB, steps <= {} ns, late 1 in {} <= {} ns\n",
         i, hosts[i].node.transport == TransportChoice::kTcp ? "tcp" : "auto",
-        engine.send_queue_depth, engine.recv_queue_depth, engine.grants, engine.write_requests,
-        engine.grant_cancels, engine.eager_bytes, engine.fragment_bytes, engine.send_window_bytes,
-        engine.grant_budget_bytes, engine.keepalive_interval / 1ms, engine.keepalive_timeout / 1ms,
-        hosts[i].node.memory.cap_bytes >> 10, hosts[i].pace.step_max.count(),
-        hosts[i].pace.late_one_in, hosts[i].pace.late_max.count());
+        hosts[i].node.io_threads, engine.send_queue_depth, engine.recv_queue_depth, engine.grants,
+        engine.write_requests, engine.grant_cancels, engine.eager_bytes, engine.fragment_bytes,
+        engine.send_window_bytes, engine.grant_budget_bytes, engine.keepalive_interval / 1ms,
+        engine.keepalive_timeout / 1ms, hosts[i].node.memory.cap_bytes >> 10,
+        hosts[i].pace.step_max.count(), hosts[i].pace.late_one_in, hosts[i].pace.late_max.count());
   }
   for (const Fault& fault : faults) {
     text +=

@@ -23,6 +23,10 @@ TEST(Explore, SameSeedGivesTheSameTraceTwice) {
   }
 }
 
+TEST(Explore, FirstSeedsAreClean) {
+  for (uint64_t seed = 21; seed <= 120; ++seed) run_seed(seed, fail_test);
+}
+
 TEST(Explore, SeedsDrawDifferentClusters) {
   EXPECT_NE(run_seed(1, fail_test).hash, run_seed(2, fail_test).hash);
 }
