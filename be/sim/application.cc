@@ -12,48 +12,58 @@ namespace {
 
 constexpr uint16_t kPort = 9000;
 constexpr Nanoseconds kConnectTimeout = 2s;
+constexpr size_t kGrabbed = 8;  // buffers
 
 }  // namespace
 
-// A Buffer with a pattern that is looked at and replaced, by events of its own.
+// Buffers with a pattern that are looked at and replaced, by events of their own.
 class Application::Canary {
  public:
-  Canary(Process& process, Random random) : process_(process), random_(random) {}
+  Canary(Process& process, uint32_t message_bytes, Random random)
+      : process_(process), message_bytes_(message_bytes), random_(random) {}
 
   void sing() {
-    look();
-    buffer_.reset();
-    const size_t size = random_.spread(1, 32 << 10);
-    Result<Buffer> buffer = process_.node->pool().allocate_buffer(size);
-    if (buffer.ok()) {
-      buffer_ = *std::move(buffer);
-      std::memset(buffer_.data(), pattern(), buffer_.size());
-    }
+    replace(1);
     process_.host->simulation().after(random_.between(10us, 3ms), [self = self_] {
       if (*self != nullptr) (*self)->sing();
     });
   }
-  void look() {
-    for (size_t i = 0; i < buffer_.size(); ++i) {
-      if (buffer_.data()[i] == pattern()) continue;
-      process_.host->simulation().violate(
-          fmt::format("host {}: somebody wrote into a buffer of {} bytes that was not his",
-                      process_.index, buffer_.size()));
-      return;
+  // As long as messages, as short as receives: whatever was given back just now.
+  void replace(size_t count) {
+    look();
+    buffers_.clear();
+    for (size_t i = 0; i < count; ++i) {
+      const size_t size = random_.spread(1, message_bytes_ + 32);
+      Result<Buffer> buffer = process_.node->pool().allocate_buffer(size);
+      if (!buffer.ok()) continue;
+      std::memset(buffer->data(), pattern(), buffer->size());
+      buffers_.push_back(*std::move(buffer));
     }
   }
-
   void end() {
     look();
+    buffers_.clear();
     *self_ = nullptr;
   }
 
  private:
   uint8_t pattern() const { return static_cast<uint8_t>(0xc0 | process_.index); }
+  void look() {
+    for (const Buffer& buffer : buffers_) {
+      const std::span<const uint8_t> bytes = buffer.bytes();
+      if (std::all_of(bytes.begin(), bytes.end(), [&](uint8_t b) { return b == pattern(); })) {
+        continue;
+      }
+      process_.host->simulation().violate(
+          fmt::format("host {}: somebody wrote into a buffer of {} bytes that was not his",
+                      process_.index, buffer.size()));
+    }
+  }
 
   Process& process_;
+  const uint32_t message_bytes_;
   Random random_;
-  Buffer buffer_;
+  std::vector<Buffer> buffers_;
   const std::shared_ptr<Canary*> self_ = std::make_shared<Canary*>(this);  // null: ended
 };
 
@@ -75,10 +85,15 @@ void Application::on_start(Process& process) {
   if (!listener.ok()) return simulation_.violate("listen: " + listener.status().to_string());
   listeners_[&process] = *std::move(listener);
   for (uint32_t i = 0; i < work_.canaries; ++i) {
-    auto canary = std::make_unique<Canary>(process, random_.fork());
+    auto canary = std::make_unique<Canary>(process, work_.message_bytes, random_.fork());
     canary->sing();
     canaries_[&process].push_back(std::move(canary));
   }
+}
+
+// Uses what an engine that failed has given back, at once.
+void Application::on_broken(Process& process) {
+  for (const auto& canary : canaries_[&process]) canary->replace(kGrabbed);
 }
 
 void Application::on_end(Process& process) {

@@ -46,6 +46,7 @@ class Application final : public Workload {
   std::string unfinished() const override;
   void check() override;
 
+  void on_broken(Process& process);  // one of its sockets was closed by a failure
   const Work& work() const { return work_; }
   Simulation& simulation() { return simulation_; }
   Plan* find(uint32_t number);  // null: there is none

@@ -51,6 +51,7 @@ void ConversationEnd::on_closed(Socket&, const Status& status) {
   socket_ = nullptr;
   closing_ = true;
   if (plan_ != nullptr) plan_->model->closed(side_, status);
+  if (status.code() != Code::kClosed && !process_ends_) application_.on_broken(process_);
 }
 
 void ConversationEnd::go_on() {
