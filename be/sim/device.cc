@@ -59,6 +59,12 @@ RnicDevice::~RnicDevice() {
   }
 }
 
+void RnicDevice::at(Time when, Task action) {
+  simulation_.at(when, [alive = std::weak_ptr(self_), action = std::move(action)]() mutable {
+    if (!alive.expired()) action();
+  });
+}
+
 bool RnicDevice::gone() const {
   return host_.state() == Host::State::kDead || host_.state() == Host::State::kWalled;
 }

@@ -71,6 +71,10 @@ class RnicDevice final : public Device {
   int post_recv(QueuePair& qp, ibv_recv_wr* request, ibv_recv_wr** bad);
 
  private:
+  // Events of ours: nothing once we are destroyed.
+  void at(Time when, Task action);
+  void after(Nanoseconds delay, Task action) { at(simulation_.now() + delay, std::move(action)); }
+
   bool gone() const;  // of a dead or walled host: nothing of it reaches anybody
   const rc::Region* find(uint32_t key, uint64_t address, uint64_t length, uint32_t needed) const;
 
@@ -104,6 +108,7 @@ class RnicDevice final : public Device {
   void confirmed(uint32_t number);
   void break_queue_pair(QueuePair& qp, const Status& why);
 
+  const std::shared_ptr<RnicDevice*> self_ = std::make_shared<RnicDevice*>(this);
   Host& host_;
   Fabric& fabric_;
   Simulation& simulation_;

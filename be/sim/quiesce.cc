@@ -42,7 +42,7 @@ Status RnicDevice::connect_qp(ibv_qp* base, const EndpointBlob& remote,
     tell_connected(qp.qp_num, how);
     peer->device->tell_connected(peer->qp_num, how);
   }
-  simulation_.after(kConnectTimeout, [this, number = qp.qp_num] {
+  after(kConnectTimeout, [this, number = qp.qp_num] {
     const auto found = queue_pairs_.find(number);
     if (found == queue_pairs_.end() || found->second->connected) return;
     tell_connected(number, error(Code::kUnavailable, "{}: the peer does not answer", name_));
@@ -51,7 +51,7 @@ Status RnicDevice::connect_qp(ibv_qp* base, const EndpointBlob& remote,
 }
 
 void RnicDevice::tell_connected(uint32_t number, const Status& how) {
-  simulation_.after(kConnectTime, [this, number, how] {
+  after(kConnectTime, [this, number, how] {
     const auto found = queue_pairs_.find(number);
     if (found == queue_pairs_.end()) return;
     QueuePair& qp = *found->second;
@@ -98,7 +98,7 @@ Result<QuiesceToken> RnicDevice::retire_qp(ibv_qp* base) {
 void RnicDevice::ask_for_confirmation(const QueuePair& qp) {
   QueuePair* const peer = fabric_.find(qp.remote);
   peer->last_arrival = std::max(peer->last_arrival, simulation_.now() + fabric_.flight());
-  simulation_.at(peer->last_arrival, [this, number = qp.remote, by = qp.qp_num] {
+  at(peer->last_arrival, [this, number = qp.remote, by = qp.qp_num] {
     const QueuePair* to = fabric_.find(number);
     if (to == nullptr) return confirmed(by);
     RnicDevice* const device = to->device;

@@ -69,7 +69,7 @@ void RnicDevice::give_turn(QueuePair& qp) {
   }
   if (transmitting_ || turns_.empty()) return;
   transmitting_ = true;
-  simulation_.at(free_at_, [this] {
+  at(free_at_, [this] {
     if (fabric_.options().touch == Touch::kByNic) return transmit();
     host_.run([this] { transmit(); });
   });
@@ -174,7 +174,7 @@ void RnicDevice::watch_progress(QueuePair& qp) {
   if (qp.timeout_pending || fabric_.options().touch == Touch::kByPeer) return;
   qp.timeout_pending = true;
   const Nanoseconds timeout = fabric_.options().transport_timeout;
-  simulation_.at(qp.last_progress + timeout, [this, number = qp.qp_num, timeout] {
+  at(qp.last_progress + timeout, [this, number = qp.qp_num, timeout] {
     const auto found = queue_pairs_.find(number);
     if (found == queue_pairs_.end() || gone()) return;
     QueuePair& late = *found->second;

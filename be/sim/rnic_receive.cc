@@ -90,7 +90,7 @@ bool RnicDevice::receiver_not_ready(QueuePair& qp, const Packet& packet) {
     return false;
   }
   qp.waits_for_receive = true;
-  simulation_.after(rc::rnr_delay(qp.options.min_rnr_timer), [this, number = qp.qp_num] {
+  after(rc::rnr_delay(qp.options.min_rnr_timer), [this, number = qp.qp_num] {
     const auto found = queue_pairs_.find(number);
     if (found == queue_pairs_.end()) return;
     found->second->waits_for_receive = false;
