@@ -157,8 +157,9 @@ Knobs draw_knobs(Random random) {
     host.pace.step_max = random.between(1us, 20us);
     host.pace.task_max = random.between(1us, 200us);
     if (random.one_in(3)) {
-      host.pace.late_one_in = random.between(2, 200);
       host.pace.late_max = random.between(1us, host.node.engine.keepalive_timeout / 16);
+      // Less than a millisecond on average: a connection is to be set up within its timeout.
+      host.pace.late_one_in = host.pace.late_max / 1ms + random.between(2, 200);
     }
     knobs.hosts.push_back(host);
   }
