@@ -154,8 +154,10 @@ void Engine::Impl::on_write_response(const FrameHeader& header, const GrantedMem
   const uint32_t slot = sockets_.find(message->socket);
   if (refused) {
     abandon(slot, message,
-            error(header.refusal, "{} refused a message of {} bytes", resources_.peer,
-                  message->payload_bytes()));
+            error(header.refusal, "{} refused a message of {} bytes{}", resources_.peer,
+                  message->payload_bytes(),
+                  header.refusal == Code::kResourceExhausted ? ": its memory.cap_bytes is reached"
+                                                             : ""));
     deliver();
     return;
   }

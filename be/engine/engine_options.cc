@@ -15,21 +15,32 @@ constexpr uint32_t kMaxMessage = 1u << 31;
 constexpr Nanoseconds kMinInterval = 1ms;
 constexpr Nanoseconds kMaxInterval = std::chrono::hours(1);
 
-Status check_range(Code code, std::string_view name, uint64_t value, uint64_t low, uint64_t high) {
+// Of credits, grants and WriteRequests replies own at least one, and requests need one too. Data
+// leaves one slot of the send queue to control frames.
+constexpr uint32_t kLeastForBoth = 2;
+constexpr std::string_view kOneForReplies = ": one is for replies alone";
+constexpr std::string_view kOneForControl = ": one is for control frames alone";
+
+Status check_range(Code code, std::string_view name, uint64_t value, uint64_t low, uint64_t high,
+                   std::string_view why = "") {
   if (value >= low && value <= high) return {};
-  return error(code, "{} is {}, must be between {} and {}", name, value, low, high);
+  return error(code, "{} is {}, must be between {} and {}{}", name, value, low, high, why);
 }
 
 }  // namespace
 
 Status EngineOptions::check() const {
-  const auto in = [](std::string_view name, uint64_t value, uint64_t low, uint64_t high) {
-    return check_range(Code::kInvalidArgument, name, value, low, high);
+  const auto in = [](std::string_view name, uint64_t value, uint64_t low, uint64_t high,
+                     std::string_view why = "") {
+    return check_range(Code::kInvalidArgument, name, value, low, high, why);
   };
-  BE_RETURN_IF_ERROR(in("engine.send_queue_depth", send_queue_depth, 2, kMaxDepth));
-  BE_RETURN_IF_ERROR(in("engine.recv_queue_depth", recv_queue_depth, 2, kMaxDepth));
-  BE_RETURN_IF_ERROR(in("engine.grants", grants, 2, kMaxDepth));
-  BE_RETURN_IF_ERROR(in("engine.write_requests", write_requests, 2, kMaxDepth));
+  const auto for_both = [&in](std::string_view name, uint64_t value) {
+    return in(name, value, kLeastForBoth, kMaxDepth, kOneForReplies);
+  };
+  BE_RETURN_IF_ERROR(in("engine.send_queue_depth", send_queue_depth, 2, kMaxDepth, kOneForControl));
+  BE_RETURN_IF_ERROR(for_both("engine.recv_queue_depth", recv_queue_depth));
+  BE_RETURN_IF_ERROR(for_both("engine.grants", grants));
+  BE_RETURN_IF_ERROR(for_both("engine.write_requests", write_requests));
   BE_RETURN_IF_ERROR(in("engine.grant_cancels", grant_cancels, 1, kMaxCancels));
   BE_RETURN_IF_ERROR(in("engine.eager_bytes", eager_bytes, kMinEager, kMaxEager));
   BE_RETURN_IF_ERROR(in("engine.max_message_bytes", max_message_bytes, 1, kMaxMessage));
@@ -59,9 +70,9 @@ Status EngineTerms::check() const {
   const auto in = [](std::string_view name, uint64_t value, uint64_t low, uint64_t high) {
     return check_range(Code::kProtocol, name, value, low, high);
   };
-  BE_RETURN_IF_ERROR(in("the peer's recv_queue_depth", recv_queue_depth, 2, kMaxDepth));
-  BE_RETURN_IF_ERROR(in("the peer's grants", grants, 2, kMaxDepth));
-  BE_RETURN_IF_ERROR(in("the peer's write_requests", write_requests, 2, kMaxDepth));
+  BE_RETURN_IF_ERROR(in("the peer's recv_queue_depth", recv_queue_depth, kLeastForBoth, kMaxDepth));
+  BE_RETURN_IF_ERROR(in("the peer's grants", grants, kLeastForBoth, kMaxDepth));
+  BE_RETURN_IF_ERROR(in("the peer's write_requests", write_requests, kLeastForBoth, kMaxDepth));
   BE_RETURN_IF_ERROR(in("the peer's grant_cancels", grant_cancels, 1, kMaxCancels));
   BE_RETURN_IF_ERROR(in("the peer's eager_bytes", eager_bytes, kMinEager, kMaxEager));
   BE_RETURN_IF_ERROR(in("the peer's max_message_bytes", max_message_bytes, 1, kMaxMessage));

@@ -120,6 +120,8 @@ void RegisteredPool::cancel_on_free(uint64_t id) {
   if (!core_->in_child()) core_->waiters().cancel(id);
 }
 
+bool RegisteredPool::starved() const { return core_->waiters().starved(); }
+
 PoolStats RegisteredPool::stats() const { return core_->stats(); }
 
 }  // namespace be

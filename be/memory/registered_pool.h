@@ -108,6 +108,8 @@ class RegisteredPool {
   // cancel_on_free, after which the callback neither runs nor will.
   uint64_t on_free(std::function<void()> callback);
   void cancel_on_free(uint64_t id);
+  // An allocation has failed, and nothing has been given back since.
+  bool starved() const;
 
   PoolStats stats() const;
 

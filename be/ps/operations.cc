@@ -6,12 +6,20 @@
 namespace be::ps {
 
 Status FetchOperation::prepare(RegisteredPool& pool, uint32_t view_version, const Limits& limits) {
+  size_t responses_bytes = 0;
   for (size_t part = 0; part < plan().parts().size(); ++part) {
     const std::span<const Key> keys = plan().keys_of(plan().parts()[part]);
     const FetchLayout layout = fetch_request_layout(keys.size());
     const size_t response_bytes = fetch_response_layout(keys.size(), table().spec.dim).bytes;
     BE_RETURN_IF_ERROR(
         check_request("Fetch", keys.size(), std::max(layout.bytes, response_bytes), limits));
+    responses_bytes += response_bytes;
+    if (responses_bytes > limits.cap_bytes) {
+      return error(
+          Code::kInvalidArgument,
+          "Fetch: the responses of all servers together are more than memory.cap_bytes = {}",
+          limits.cap_bytes);
+    }
     BE_ASSIGN_OR_RETURN(frame(part), pool.allocate_buffer(layout.bytes));
     begin_fetch_request(frame(part).bytes(), table().id, view_version,
                         static_cast<uint32_t>(keys.size()));

@@ -34,10 +34,12 @@ inline constexpr const char* kPushMethod = "be.ps.Push";
 struct Limits {
   uint32_t max_keys = 1u << 20;
   size_t max_bytes = size_t{64} << 20;  // of the request and of the response
+  size_t cap_bytes = SIZE_MAX;  // of a Fetch's responses together: the client holds them all
 };
 
 inline Limits limits_within(Limits limits, size_t memory_cap_bytes) {
   limits.max_bytes = std::min(limits.max_bytes, memory_cap_bytes);
+  limits.cap_bytes = std::min(limits.cap_bytes, memory_cap_bytes);
   return limits;
 }
 

@@ -151,6 +151,13 @@ void ChannelCore::on_deadline_timer() {
 Status ChannelCore::deadline_error(uint32_t index) {
   const CallTable::Slot& slot = calls_.slot(index);
   if (slot.state == CallState::kSent) {
+    RegisteredPool& pool = node_.pool();
+    if (pool.starved()) {  // it may be here, and have no place
+      return error(Code::kDeadlineExceeded,
+                   "no answer from {} to method {:#010x} in time; memory.cap_bytes = {} is reached "
+                   "at this end",
+                   server_.to_string(), slot.method, pool.stats().cap_bytes);
+    }
     return error(Code::kDeadlineExceeded, "no answer from {} to method {:#010x} in time",
                  server_.to_string(), slot.method);
   }

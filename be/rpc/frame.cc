@@ -50,8 +50,18 @@ void take_back(Message& frame, Payload& payload) {
   if (header.attachment_bytes != 0) payload.attachment = std::move(frame.parts[part]);
 }
 
-void make_error_frame(Message& frame, uint64_t call_id, const Status& status,
-                      RegisteredPool& pool) {
+Buffer make_no_memory_text(RegisteredPool& pool) {
+  const std::string text = fmt::format(
+      "the server had no memory for the text of this error: memory.cap_bytes = {} is reached",
+      pool.stats().cap_bytes);
+  Result<Buffer> buffer = pool.allocate_buffer(text.size());
+  if (!buffer.ok()) return {};
+  std::memcpy(buffer->data(), text.data(), text.size());
+  return buffer->share(0, text.size());
+}
+
+void make_error_frame(Message& frame, uint64_t call_id, const Status& status, RegisteredPool& pool,
+                      Buffer& no_memory_text) {
   FrameHeader header;
   header.type = FrameType::kResponse;
   header.code = static_cast<uint8_t>(status.code());
@@ -62,6 +72,8 @@ void make_error_frame(Message& frame, uint64_t call_id, const Status& status,
     if (Result<Buffer> text = pool.allocate_buffer(length); text.ok()) {
       payload.body = std::move(text).value();
       std::memcpy(payload.body.data(), status.message().data(), length);
+    } else {
+      payload.body = no_memory_text.share(0, no_memory_text.size());
     }
   }
   make_frame(frame, header, payload);

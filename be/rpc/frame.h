@@ -66,9 +66,14 @@ inline void make_frame(Message& frame, FrameHeader& header, Payload& payload) {
 // Gives back what make_frame took, when the transport has refused the message.
 void take_back(Message& frame, Payload& payload);
 
-// A response that carries `status` (not ok). If not even its text can be allocated, the code
-// goes alone.
-void make_error_frame(Message& frame, uint64_t call_id, const Status& status, RegisteredPool& pool);
+// A response that carries `status` (not ok). If its text cannot be allocated, `no_memory_text`,
+// made beforehand, goes in its place (shared, so any number of responses may carry it at a time).
+void make_error_frame(Message& frame, uint64_t call_id, const Status& status, RegisteredPool& pool,
+                      Buffer& no_memory_text);
+
+// For make_error_frame: says that there was no memory, and names the cap. Already shared, so that
+// any thread may share it. Empty if there is none even now.
+Buffer make_no_memory_text(RegisteredPool& pool);
 
 // Copies the header out of a received message and checks it against the message's size.
 Status parse_frame(const Buffer& frame, FrameHeader& header);

@@ -13,7 +13,6 @@ namespace be::rpc {
 namespace {
 
 constexpr uint32_t kNone = CallTable::kNone;
-constexpr uint64_t kCookie = 1;  // any but 0: on_sent tells that a full queue has room again
 
 // "connect to 127.0.0.1:9000: ECONNREFUSED ...", whether or not the cause has said so much.
 Status unavailable(std::string_view what, const Address& server, const Status& cause) {
@@ -52,7 +51,7 @@ bool Lane::send(uint32_t index, Payload& payload, Nanoseconds left) {
   header.timeout_us = timeout_on_wire(left);
   Message frame;
   make_frame(frame, header, payload);
-  Status status = socket_->send(frame, kCookie);
+  Status status = socket_->send(frame, header.call_id);
   if (status.ok()) {
     if (slot.state == CallState::kWaiting) unlink_waiting(index);
     slot.state = CallState::kSent;
@@ -155,8 +154,18 @@ void Lane::break_off(const Status& why) {
                               core->server().to_string(), why.message()));
 }
 
-void Lane::on_sent(Socket&, uint64_t, const Status&) {
+// `cookie`: the call's id.
+void Lane::on_sent(Socket&, uint64_t cookie, const Status& status) {
   if (first_waiting_ != kNone) send_waiting();
+  // Refused by the other end; any other failure is one of the connection, which on_closed tells.
+  if (status.code() != Code::kResourceExhausted && status.code() != Code::kInvalidArgument) return;
+  CallTable& calls = core_.calls();
+  const uint32_t index = calls.find(cookie);
+  if (index == kNone || calls.slot(index).state != CallState::kSent ||
+      calls.slot(index).lane != number_) {
+    return;
+  }
+  core_.end(index, status.with_context("the request"));
 }
 
 void Lane::on_closed(Socket&, const Status& status) {

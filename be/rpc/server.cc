@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "be/base/fork.h"
+#include "be/rpc/frame.h"
 #include "be/rpc/server_connection.h"
 #include "be/rpc/server_core.h"
 #include "be/transport/run_on.h"
@@ -83,6 +84,7 @@ ServerImpl::~ServerImpl() {
   }
   // From here on no handler starts. Connections and retained calls may keep the core.
   workers_.reset();
+  core_->no_memory_text.reset();
   core_->workers = nullptr;
   core_->methods.clear();
 }
@@ -114,6 +116,7 @@ Status ServerImpl::listen(const Address& address) {
                                       "be-rpc", core_->options.worker_threads));
     core_->workers = workers_.get();
   }
+  if (!core_->no_memory_text) core_->no_memory_text = make_no_memory_text(core_->node.pool());
   BE_ASSIGN_OR_RETURN(listener_, core_->node.listen(address, [core = core_](Socket& socket) {
     return ServerConnection::accept(core, socket);
   }));

@@ -7,7 +7,9 @@
 namespace be::rpc {
 namespace {
 
-constexpr uint64_t kCookie = 1;  // any but 0: on_sent tells that a full queue has room again
+// on_sent tells what became of a response, and that a full queue has room again. Not 0: a client
+// that has chosen 0 for a call hears nothing of a response that its end has refused.
+uint64_t cookie_of(uint64_t call_id) { return call_id != 0 ? call_id : UINT64_MAX; }
 
 }  // namespace
 
@@ -139,9 +141,9 @@ bool ServerConnection::send(ServerCall::State& call) {
     header.call_id = call.call_id;
     make_frame(frame, header, call.response);
   } else {
-    make_error_frame(frame, call.call_id, call.failure, core_->node.pool());
+    make_error_frame(frame, call.call_id, call.failure, core_->node.pool(), core_->no_memory_text);
   }
-  const Status status = socket_->send(frame, kCookie);
+  const Status status = socket_->send(frame, cookie_of(call.call_id));
   if (status.ok() || status.code() == Code::kClosed) return true;
   if (status.code() == Code::kResourceExhausted) {
     if (call.failure.ok()) take_back(frame, call.response);
@@ -199,7 +201,14 @@ void ServerConnection::close() {
   socket.close();
 }
 
-void ServerConnection::on_sent(Socket&, uint64_t, const Status&) {
+void ServerConnection::on_sent(Socket&, uint64_t cookie, const Status& status) {
+  if (status.code() == Code::kResourceExhausted && socket_ != nullptr) {
+    // The client had no memory for the response, but may have some for the reason.
+    Message frame;
+    make_error_frame(frame, cookie, status.with_context("the response"), core_->node.pool(),
+                     core_->no_memory_text);
+    socket_->send(frame, 0).ignore();
+  }
   while (socket_ != nullptr && !pending_.empty() && send(*pending_.front())) {
     retire(pending_.pop_front());
   }

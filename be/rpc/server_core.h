@@ -52,6 +52,7 @@ struct ServerCore {
   const size_t shard_count;
   WorkerPool* workers = nullptr;  // null: no method runs there
   std::atomic<bool> shutting_down{false};
+  Buffer no_memory_text;  // made by listen(), gone with the Server: the pool may not outlive it
 };
 
 }  // namespace be::rpc

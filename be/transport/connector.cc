@@ -166,7 +166,8 @@ void Connector::opened() {
   TcpSocket* socket = thread_.adopt(std::make_unique<TcpSocket>(
       thread_, channel_->release(), remote_,
       TcpSocket::Limits{.max_send_bytes = theirs_.max_message_bytes,
-                        .max_receive_bytes = context_.options.max_message_bytes}));
+                        .max_receive_bytes = context_.options.max_message_bytes,
+                        .memory_patience = context_.options.engine.keepalive_timeout}));
   const std::vector<Waiting> waiting = finish();
   // Before the first callback: it may connect again.
   for (size_t i = 1; i < waiting.size(); ++i) {

@@ -92,7 +92,8 @@ Status ServerHandshake::open_socket() {
   auto socket = std::make_unique<TcpSocket>(
       thread_, channel_.fd(), remote_,
       TcpSocket::Limits{.max_send_bytes = peer_max_message_bytes_,
-                        .max_receive_bytes = context_.options.max_message_bytes});
+                        .max_receive_bytes = context_.options.max_message_bytes,
+                        .memory_patience = context_.options.engine.keepalive_timeout});
   SocketHandler* handler = acceptance_->decide(*socket);
   if (handler == nullptr) {
     socket->abandon();

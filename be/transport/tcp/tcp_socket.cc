@@ -12,6 +12,7 @@ TcpSocket::TcpSocket(IoThreadImpl& thread, int fd, const Address& remote, const 
 
 TcpSocket::~TcpSocket() {
   if (close_timer_ != 0) thread_.timers().cancel(close_timer_);
+  stop_patience_timer();
   if (fd_ < 0) return;
   thread_.poller().remove(fd_);
   thread_.world().network().close(fd_);
@@ -34,6 +35,7 @@ void TcpSocket::close() {
   if (state_ == State::kCreated) return;
   state_ = State::kFlushing;
   incoming_.reset();
+  stop_patience_timer();
   if (!stalled_.empty()) {
     stalled_.clear();
     thread_.poller().set_readable(fd_, true).ignore();
@@ -89,6 +91,7 @@ void TcpSocket::end(const Status& why) {
   if (state_ == State::kDead) return;
   state_ = State::kDead;
   if (close_timer_ != 0) thread_.timers().cancel(close_timer_);
+  stop_patience_timer();
   thread_.poller().remove(fd_);
   thread_.world().network().close(std::exchange(fd_, -1));
   incoming_.reset();

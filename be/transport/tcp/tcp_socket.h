@@ -8,7 +8,8 @@
 //
 // Receiving: one read takes the rest of the message in hand, straight into its Buffer, and
 // what follows, into the thread's scratch space; from there whole small messages are copied
-// into Buffers of their size. At the memory cap the connection is not read until memory is free.
+// into Buffers of their size. At the memory cap the connection is not read until memory is free;
+// but not for ever: two ends whose memory is full of what they want to send each other would not.
 //
 //   kOpen --close()--> kFlushing --all written, end of stream sent--> kLingering --peer's end,
 //   error or the bound--> kDead              any --failure, peer's close--> kDead
@@ -32,6 +33,7 @@ class TcpSocket final : public Socket, public Resident, private PollHandler {
   struct Limits {
     uint32_t max_send_bytes = 0;     // what the peer takes
     uint32_t max_receive_bytes = 0;  // what we take
+    Nanoseconds memory_patience{};   // a message that waits longer for memory ends the connection
   };
 
   // Takes a connected descriptor that is in no Poller. Nothing is sent or received before
@@ -91,6 +93,7 @@ class TcpSocket final : public Socket, public Resident, private PollHandler {
   void parse(uint8_t* data, size_t size);
   void deliver(Buffer message);
   void stall(const uint8_t* data, size_t size);
+  void stop_patience_timer();
   void end_of_stream();
 
   void watch_closing();
@@ -116,6 +119,7 @@ class TcpSocket final : public Socket, public Resident, private PollHandler {
   size_t filled_ = 0;
   size_t read_ahead_ = IoThreadImpl::kScratchBytes;
   std::vector<uint8_t> stalled_;  // read, but there was no memory for its message
+  TimerId patience_timer_ = 0;    // while one message waits for memory
 
   TimerId close_timer_ = 0;
   uint64_t bytes_written_ = 0;  // tells a slow close from a dead one

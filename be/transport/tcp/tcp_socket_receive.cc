@@ -122,6 +122,7 @@ void TcpSocket::parse(uint8_t* data, size_t size) {
         return stall(data, size);
       }
       message = *std::move(allocated);
+      stop_patience_timer();
     }
     data += TcpFrame::kBytes;
     size -= TcpFrame::kBytes;
@@ -148,6 +149,20 @@ void TcpSocket::stall(const uint8_t* data, size_t size) {
   stalled_.assign(data, data + size);
   thread_.poller().set_readable(fd_, false).ignore();
   thread_.wait_for_memory(this);
+  if (patience_timer_ != 0) return;
+  const Time until = saturating_add(thread_.now(), limits_.memory_patience);
+  patience_timer_ = thread_.timers().schedule(until, [this] {
+    patience_timer_ = 0;
+    fail(error(
+        Code::kResourceExhausted,
+        "no memory for a message in {} ms: memory.cap_bytes = {} is reached",
+        std::chrono::duration_cast<std::chrono::milliseconds>(limits_.memory_patience).count(),
+        thread_.pool().stats().cap_bytes));
+  });
+}
+
+void TcpSocket::stop_patience_timer() {
+  if (patience_timer_ != 0) thread_.timers().cancel(std::exchange(patience_timer_, 0));
 }
 
 void TcpSocket::on_memory() {

@@ -144,8 +144,9 @@ TEST_F(ChannelTest, AnErrorResponseIsTheStatusOfTheCall) {
   call();
   node_.run();
   Message frame;
+  Buffer none;
   make_error_frame(frame, server_->requests[0].header.call_id,
-                   error(Code::kNotFound, "no such table"), node_.pool());
+                   error(Code::kNotFound, "no such table"), node_.pool(), none);
   ASSERT_TRUE(server_->requests[0].socket->send(frame, 0).ok());
   node_.run();
   EXPECT_EQ(code_of(0), Code::kNotFound);

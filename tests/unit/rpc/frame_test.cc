@@ -53,7 +53,7 @@ class FrameTest : public testing::Test {
 
   Message failed(uint64_t call_id, const Status& status) {
     Message frame;
-    make_error_frame(frame, call_id, status, *pool_);
+    make_error_frame(frame, call_id, status, *pool_, no_memory_text_);
     return frame;
   }
 
@@ -65,6 +65,7 @@ class FrameTest : public testing::Test {
   }
 
   std::unique_ptr<RegisteredPool> pool_ = RegisteredPool::create({.cap_bytes = 16 << 20}).value();
+  Buffer no_memory_text_;
 };
 
 TEST_F(FrameTest, BodyAndAttachmentArriveAsViewsOfOneMessage) {
@@ -136,6 +137,27 @@ TEST_F(FrameTest, AnErrorTravelsWithItsText) {
   const Status got = error_of_response(header, split_frame(header, std::move(frame)).body);
   EXPECT_EQ(got.code(), Code::kNotFound);
   EXPECT_EQ(got.message(), sent.message());
+}
+
+TEST_F(FrameTest, WithoutMemoryAnErrorCarriesTheTextThatWasMadeBefore) {
+  no_memory_text_ = make_no_memory_text(*pool_);
+  std::vector<Buffer> hoard;
+  for (const size_t size : {size_t{1} << 20, size_t{4096}, size_t{16}}) {
+    for (auto more = pool_->allocate_buffer(size); more.ok(); more = pool_->allocate_buffer(size)) {
+      hoard.push_back(*std::move(more));
+    }
+  }
+  const Message first = failed(1, error(Code::kNotFound, "a text that is too long for the pool"));
+  const Message second = failed(2, error(Code::kInternal, "another"));
+  hoard.clear();
+  for (const Message* message : {&first, &second}) {
+    Buffer frame = flat(*message);
+    FrameHeader header;
+    ASSERT_TRUE(parse_frame(frame, header).ok());
+    const Status got = error_of_response(header, split_frame(header, std::move(frame)).body);
+    EXPECT_EQ(got.code(), message == &first ? Code::kNotFound : Code::kInternal);
+    EXPECT_THAT(got.message(), HasSubstr("memory.cap_bytes = 16777216"));
+  }
 }
 
 TEST_F(FrameTest, ErrorTextsAreBoundedAndHarmless) {
