@@ -304,6 +304,10 @@ TEST_P(BackPressure, TwoProcessesFullOfLargeMessagesForEachOtherGoOn) {
   ASSERT_TRUE(server->listen(Address::parse("127.0.0.1:0").value()).ok());
   const auto channel = make_channel(*node, serving.address());
   ASSERT_TRUE(echo(*channel, 100, 1).ok());
+  std::vector<Buffer> bodies;
+  for (uint32_t i = 0; Buffer body = filled(*node, kLarge, i); ++i) {
+    bodies.push_back(std::move(body));
+  }
   {
     const std::string here = server->address().to_string();
     Buffer text = node->pool().allocate_buffer(here.size()).value();
@@ -311,10 +315,6 @@ TEST_P(BackPressure, TwoProcessesFullOfLargeMessagesForEachOtherGoOn) {
     ASSERT_TRUE(
         channel->call_and_wait(method_id("fill and call"), body_of(std::move(text)), kPatient)
             .ok());
-  }
-  std::vector<Buffer> bodies;
-  for (uint32_t i = 0; Buffer body = filled(*node, kLarge, i); ++i) {
-    bodies.push_back(std::move(body));
   }
   const auto count = static_cast<uint32_t>(bodies.size());
   ASSERT_GT(count, 4u);
