@@ -123,7 +123,7 @@ class ExposedMemory : public testing::TestWithParam<std::tuple<Doing, CallEnd, B
 
   void connect() {
     peer_ = start_peer("holder", {call_end() == CallEnd::kEngineFailed ? "fast" : "slow"});
-    const auto address = Address::parse(next_line());
+    const auto address = Address::parse(us_->line_of(*peer_, kPatience));
     ASSERT_TRUE(address.ok()) << peer_->errors();
     channel_ = rpc::Channel::create(us_->node(), *address, {});
     call(kEcho, text("warm"), kPatience);
@@ -144,17 +144,6 @@ class ExposedMemory : public testing::TestWithParam<std::tuple<Doing, CallEnd, B
     Buffer buffer = us_->pool().allocate_buffer(words.size()).value();
     std::memcpy(buffer.data(), words.data(), words.size());
     return buffer;
-  }
-
-  std::string next_line() {
-    std::optional<std::string> line;
-    us_->drive(
-        [&] {
-          peer_->read_output();
-          return (line = peer_->next_line()).has_value();
-        },
-        kPatience);
-    return line.value_or("");
   }
 
   void call(const char* method, Buffer body, Nanoseconds timeout) {
@@ -220,7 +209,7 @@ TEST_P(ExposedMemory, IsNobodyElsesUntilThePeerHasConfirmedOrDied) {
   if (becomes() == Becomes::kGoesOn) {
     peer_->signal(SIGCONT);
     if (doing() == Doing::kReading) {
-      EXPECT_EQ(next_line(), "intact");
+      EXPECT_EQ(us_->line_of(*peer_, kPatience), "intact");
     }
     us_->drive_for(100ms);
   } else {

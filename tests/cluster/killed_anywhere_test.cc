@@ -19,7 +19,7 @@ namespace be::cluster {
 namespace {
 
 constexpr Nanoseconds kReturn = 2s;  // the stated time
-constexpr Nanoseconds kReach = 20s;  // a victim that does not come by its failpoint in this time
+constexpr Nanoseconds kReach = 40s;  // a victim that does not come by its failpoint in this time
 
 Traffic::Options to_victims() {
   Traffic::Options options;

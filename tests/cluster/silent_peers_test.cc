@@ -27,6 +27,14 @@ NodeOptions options_of(Nanoseconds keepalive_timeout) {
   return options;
 }
 
+// Nothing but messages wakes it for a long time.
+NodeOptions sleepy_options() {
+  NodeOptions options = member_options();
+  options.engine.keepalive_interval = 20s;
+  options.engine.keepalive_timeout = 100s;
+  return options;
+}
+
 const PeerRole kPatientRole("patient", [](const std::vector<std::string>&) {
   Member member(options_of(60s));
   say(member.address().to_string());
@@ -50,16 +58,26 @@ const PeerRole kHastyRole("hasty", [](const std::vector<std::string>& arguments)
   return 0;
 });
 
-std::string line_of(apps::ChildProcess& peer, Member& member) {
-  std::optional<std::string> line;
-  member.drive(
-      [&] {
-        peer.read_output();
-        return (line = peer.next_line()).has_value();
-      },
-      kPatience);
-  return line.value_or("");
-}
+// Calls the server of its arguments now and then, so that it sleeps in between, and says how long
+// each call took (ms). The second argument: a failpoint to stop at, or nothing.
+const PeerRole kSlowCallerRole("slow caller", [](const std::vector<std::string>& arguments) {
+  Member member(sleepy_options());
+  const auto channel =
+      rpc::Channel::create(member.node(), Address::parse(arguments.at(0)).value(), {});
+  for (int i = 0;; ++i) {
+#ifdef BE_FAILPOINTS
+    if (i == 5 && !arguments.at(1).empty()) {
+      failpoint::arm(arguments.at(1), 1, failpoint::Action::kStop);
+    }
+#endif
+    const Time start = member.now();
+    const auto answer = channel->call_and_wait(rpc::method_id(kEcho),
+                                               {patterned(member.pool(), 32, 1), {}}, {kPatience});
+    say(answer.ok() ? std::to_string((member.now() - start) / 1ms) : answer.status().to_string());
+    member.drive_for(20ms);
+  }
+  return 0;
+});
 
 void stop(const apps::ChildProcess& peer) {
   ::kill(peer.pid(), SIGSTOP);
@@ -106,12 +124,36 @@ TEST(SilentPeers, StoppedAnywhereConnectsAndCallsEndInTimeAndGoOnWithThePeer) {
   for (const std::string& complaint : survivor.healthy().complaints()) ADD_FAILURE() << complaint;
 }
 
+TEST(SilentPeers, APeerThatIsStoppedWhileItWakesUsKeepsNobodyElseFromWakingUs) {
+  Member us(sleepy_options());
+  const auto sleep = [&us](Nanoseconds longest) {
+    us.node().thread(0).run_until([] { return false; }, us.now() + longest);
+  };
+  const auto healthy = start_peer("slow caller", {us.address().to_string(), ""});
+  ASSERT_NE(us.line_of(*healthy, kPatience), "");
+  const auto victim = start_peer("slow caller", {us.address().to_string(), "softnic.wake.decided"});
+  ASSERT_TRUE(
+      us.drive([&] { return state_of(victim->pid()) == ProcessState::kStopped; }, kPatience));
+  healthy->read_output();
+  while (healthy->next_line()) {
+  }
+  const Nanoseconds kept = us.kept_from_us();
+  for (int i = 0; i < 3; ++i) sleep(700ms);
+  const auto forgiven = (us.kept_from_us() - kept) / 1ms;
+  healthy->read_output();
+  int calls = 0;
+  for (auto line = healthy->next_line(); line; line = healthy->next_line(), ++calls) {
+    EXPECT_LT(std::stoll(*line), 200 + forgiven);
+  }
+  EXPECT_GT(calls, 10);
+}
+
 #endif
 
 TEST(SilentPeers, KeepaliveNoticesAStoppedPeerThoughWeKeepSending) {
   Member us(options_of(kTimeout));
   const auto peer = start_peer("patient", {});
-  const Address address = Address::parse(line_of(*peer, us)).value();
+  const Address address = Address::parse(us.line_of(*peer, kPatience)).value();
   Traffic::Options options;
   options.call_timeout = options.connect_timeout = kPatience;
   options.outstanding = 8;
@@ -144,8 +186,8 @@ TEST(SilentPeers, KeepaliveNoticesAStoppedPeerThoughWeKeepSending) {
 TEST(SilentPeers, AProcessThatWasItselfStoppedDoesNotAccuseItsHealthyPeer) {
   Member us(options_of(60s));
   const auto hasty = start_peer("hasty", {us.address().to_string()});
-  ASSERT_NE(line_of(*hasty, us), "");
-  for (int round = 0; round < 3; ++round) {
+  ASSERT_NE(us.line_of(*hasty, kPatience), "");
+  for (int round = 0; round < 2; ++round) {
     stop(*hasty);
     us.drive_for(3 * kTimeout);
     hasty->signal(SIGCONT);
@@ -158,7 +200,7 @@ TEST(SilentPeers, AProcessThatWasItselfStoppedDoesNotAccuseItsHealthyPeer) {
     ASSERT_FALSE(line->starts_with("complaint")) << *line;
     before = std::stoull(*line);
   }
-  const std::string after = line_of(*hasty, us);
+  const std::string after = us.line_of(*hasty, kPatience);
   ASSERT_FALSE(after.starts_with("complaint")) << after;
   EXPECT_GT(std::stoull(after), before);  // and the traffic goes on
 }
@@ -169,9 +211,9 @@ TEST(SilentPeers, AnIoThreadHeldUpByASlowHandlerDoesNotAccuseItsHealthyPeer) {
   Traffic::Options options;
   options.must_succeed = true;
   options.call_timeout = options.connect_timeout = kPatience;
-  Traffic traffic(us, Address::parse(line_of(*peer, us)).value(), options);
+  Traffic traffic(us, Address::parse(us.line_of(*peer, kPatience)).value(), options);
   ASSERT_TRUE(us.drive([&] { return traffic.succeeded() > 20; }, kPatience));
-  for (int round = 0; round < 3; ++round) {
+  for (int round = 0; round < 2; ++round) {
     us.node().thread(0).post([] { std::this_thread::sleep_for(3 * kTimeout); });
     us.drive_for(2 * kInterval);
   }

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <utility>
 
 #include "be/base/hash.h"
@@ -19,7 +20,7 @@ namespace {
 
 constexpr size_t kMaxComplaints = 10;
 constexpr Nanoseconds kPauseAfterFailure = 3ms;
-constexpr Nanoseconds kLook = 2ms;
+constexpr Nanoseconds kLook = 10ms;
 constexpr uint64_t kCallsPerChannel = 24;
 
 // In a peer there is no test to fail; its end is what is seen.
@@ -62,7 +63,8 @@ Member::Member(const NodeOptions& options,
   server_ = take(rpc::Server::create(*node_, {}));
   server_
       ->add_method(kEcho, rpc::RunOn::kIoThread,
-                   [](rpc::ServerCall call) {
+                   [this](rpc::ServerCall call) {
+                     ++served_;
                      call.reply({std::move(call.body()), {}});
                    })
       .ignore();
@@ -88,6 +90,17 @@ bool Member::drive(const std::function<bool()>& done, Nanoseconds patience) {
     if (node_->thread(0).run_until(step, until)) return true;
     if (until == end) return false;
   }
+}
+
+std::string Member::line_of(apps::ChildProcess& process, Nanoseconds patience) {
+  std::optional<std::string> line;
+  drive(
+      [&] {
+        process.read_output();
+        return (line = process.next_line()).has_value();
+      },
+      patience);
+  return line.value_or("");
 }
 
 ResourceUse Member::use() {
@@ -140,12 +153,16 @@ Traffic::~Traffic() {
   tcp_channel_.reset();
 }
 
+void Traffic::disconnect() {
+  channel_.reset();
+  tcp_channel_.reset();
+}
+
 void Traffic::step() {
   while (!paused_ && outstanding_ < options_.outstanding && member_.now() >= not_before_) {
-    if (begun_ % kCallsPerChannel == 0) {
+    if (begun_ % kCallsPerChannel == 0 || channel_ == nullptr) {
       if (outstanding_ > 0) return;  // those end first: this is not what is tested here
-      channel_.reset();
-      tcp_channel_.reset();
+      disconnect();
       rpc::ChannelOptions options;
       options.connect_timeout = options_.connect_timeout;
       options.request_timeout = options_.call_timeout;

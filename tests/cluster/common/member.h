@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/child_process.h"
 #include "be/rpc/channel.h"
 #include "be/rpc/server.h"
 #include "be/softnic/device.h"
@@ -46,6 +47,7 @@ class Member {
   RegisteredPool& pool() { return node_->pool(); }
   const Address& address() const { return server_->address(); }
   Time now() { return node_->world().now(); }
+  uint64_t served() const { return served_; }  // echoes
   Nanoseconds kept_from_us() const { return load_.kept_from_us(); }
 
   // Drives the node and all Traffic until `done`; false: `patience` is at its end.
@@ -53,6 +55,8 @@ class Member {
   void drive_for(Nanoseconds time) {
     drive([] { return false; }, time);
   }
+  // Drives until the other process has said a line; empty: it says none.
+  std::string line_of(apps::ChildProcess& process, Nanoseconds patience);
 
   ResourceUse use();
 
@@ -63,6 +67,7 @@ class Member {
   softnic::SoftnicDevice* device_ = nullptr;
   std::unique_ptr<Node> node_;
   std::unique_ptr<rpc::Server> server_;
+  uint64_t served_ = 0;
   std::vector<Traffic*> traffic_;
 };
 
@@ -90,9 +95,11 @@ class Traffic {
   Traffic(const Traffic&) = delete;
   Traffic& operator=(const Traffic&) = delete;
 
-  void step();  // begins calls; by Member::drive
-  void pause(bool paused) { paused_ = paused; }
+  void step();                      // begins calls; by Member::drive
+  void pause() { paused_ = true; }  // no new calls
   int outstanding() const { return outstanding_; }
+  void disconnect();  // requires that it is paused and nothing outstanding
+  void resume() { paused_ = false; }
   uint64_t succeeded() const { return succeeded_; }
   uint64_t failed() const { return failed_; }
   const Status& last_failure() const { return last_failure_; }

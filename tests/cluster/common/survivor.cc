@@ -13,7 +13,9 @@
 namespace be::cluster {
 namespace {
 
-constexpr Nanoseconds kVictimLife = 120ms;
+constexpr uint64_t kVictimCalls = 20;    // each way, in one life
+constexpr Nanoseconds kVictimLife = 3s;  // at most
+constexpr Nanoseconds kVictimRest = 10ms;
 constexpr Nanoseconds kHealthyPatience = 10s;
 constexpr int kSettlingCalls = 40;  // more than the receives of a queue
 constexpr size_t kSettlingBytes = 4096;
@@ -41,7 +43,11 @@ const PeerRole kVictimRole("victim", [](const std::vector<std::string>& argument
     Member member;
     say("listening " + member.address().to_string());
     Traffic traffic(member, survivor, options);
-    member.drive_for(kVictimLife);
+    member.drive(
+        [&] { return traffic.succeeded() >= kVictimCalls && member.served() >= kVictimCalls; },
+        kVictimLife);
+    traffic.pause();
+    member.drive_for(kVictimRest);
     for (const std::string& complaint : traffic.complaints()) say("complaint " + complaint);
   }
   return 0;
@@ -51,18 +57,12 @@ const PeerRole kVictimRole("victim", [](const std::vector<std::string>& argument
 
 Survivor::Survivor(const NodeOptions& options)
     : member_(options), healthy_(start_peer("healthy", {})) {
-  std::optional<std::string> line;
-  member_.drive(
-      [&] {
-        healthy_->read_output();
-        return (line = healthy_->next_line()).has_value();
-      },
-      kHealthyPatience);
-  if (!line) {
+  const std::string line = member_.line_of(*healthy_, kHealthyPatience);
+  if (line.empty()) {
     ADD_FAILURE() << "the healthy peer does not start: " << healthy_->errors();
     std::abort();
   }
-  healthy_address_ = Address::parse(*line).value();
+  healthy_address_ = Address::parse(line).value();
   rpc::ChannelOptions channel;
   channel.connect_timeout = channel.request_timeout = kHealthyPatience;
   settling_ = rpc::Channel::create(member_.node(), healthy_address_, channel);
@@ -73,9 +73,10 @@ Survivor::Survivor(const NodeOptions& options)
 }
 
 ResourceUse Survivor::settled() {
-  healthy_traffic_->pause(true);
+  healthy_traffic_->pause();
   EXPECT_TRUE(
       member_.drive([this] { return healthy_traffic_->outstanding() == 0; }, kHealthyPatience));
+  healthy_traffic_->disconnect();
   ResourceUse least;
   for (int i = 0; i < kSettlingCalls; ++i) {
     const auto answer = settling_->call_and_wait(
@@ -88,7 +89,7 @@ ResourceUse Survivor::settled() {
     }
     least = use;
   }
-  healthy_traffic_->pause(false);
+  healthy_traffic_->resume();
   return least;
 }
 
@@ -101,7 +102,7 @@ bool Survivor::returns_to(const ResourceUse& start, Nanoseconds within) {
       ADD_FAILURE() << "at the start: " << start << "\nnow:          " << use;
       return false;
     }
-    member_.drive_for(5ms);
+    member_.drive_for(10ms);
   }
 }
 
@@ -141,7 +142,7 @@ bool Victim::drive_until(const std::function<bool()>& done, Nanoseconds patience
     follow();
     if (done()) return true;
     if (survivor_.member().now() >= end) return false;
-    survivor_.member().drive_for(1ms);
+    survivor_.member().drive_for(5ms);
   }
 }
 
