@@ -2,11 +2,12 @@
 // rules, with true proofs, or not. For peers that lie (tests/fuzz, tests/cluster).
 //
 // Never blocks on reading: receive() takes what is there. Keeps the transcript as the honest end
-// does, so that a proof can be made at any point; and every byte that ever came, in `heard`.
+// does, so that a proof can be made at any point; and every byte that was heard and said.
 #pragma once
 
 #include <sys/socket.h>
 
+#include <cerrno>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -46,8 +47,20 @@ class HandshakePeer {
     send_bytes(bytes);
   }
 
+  // `meant` goes into the transcript, `sent` to the other end: somebody in between has changed it.
+  void send_changed(HandshakeType type, const std::vector<uint8_t>& meant,
+                    const std::vector<uint8_t>& sent) {
+    std::vector<uint8_t> bytes(kHandshakeHeaderBytes);
+    HandshakeHeader{type, false, static_cast<uint32_t>(meant.size())}.encode(bytes.data());
+    transcript_.insert(transcript_.end(), bytes.begin(), bytes.end());
+    transcript_.insert(transcript_.end(), meant.begin(), meant.end());
+    bytes.insert(bytes.end(), sent.begin(), sent.end());
+    send_bytes(bytes);
+  }
+
   // As they are; not part of the transcript.
-  void send_bytes(const std::vector<uint8_t>& bytes) const {
+  void send_bytes(const std::vector<uint8_t>& bytes) {
+    said.insert(said.end(), bytes.begin(), bytes.end());
     // The other end may have hung up already.
     [[maybe_unused]] const ssize_t sent =
         ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -56,12 +69,14 @@ class HandshakePeer {
   // The whole frames that have come since the last call. What is no frame ends the parsing.
   std::vector<Frame> receive() {
     uint8_t bytes[4096];
-    for (ssize_t got; (got = ::recv(fd_, bytes, sizeof(bytes), MSG_DONTWAIT)) != -1;) {
-      if (got == 0) {
-        ended_ = true;
-        break;
+    for (;;) {
+      const ssize_t got = ::recv(fd_, bytes, sizeof(bytes), MSG_DONTWAIT);
+      if (got > 0) {
+        heard.insert(heard.end(), bytes, bytes + got);
+        continue;
       }
-      heard.insert(heard.end(), bytes, bytes + got);
+      ended_ = ended_ || got == 0 || errno != EAGAIN;
+      break;
     }
     std::vector<Frame> frames;
     while (heard.size() - parsed_ >= kHandshakeHeaderBytes) {
@@ -96,7 +111,8 @@ class HandshakePeer {
   bool ended() const { return ended_; }  // the other end has
   int fd() const { return fd_; }
 
-  std::vector<uint8_t> heard;
+  std::vector<uint8_t> heard;  // all of it
+  std::vector<uint8_t> said;
 
  private:
   const int fd_;

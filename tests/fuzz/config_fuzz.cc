@@ -4,7 +4,7 @@
 
 #include "be/base/config.h"
 #include "be/base/log.h"
-#include "tests/fuzz/common/check.h"
+#include "tests/common/must_hold.h"
 
 namespace {
 
@@ -45,21 +45,21 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Config config;
   declare(config, fields);
   const Status status = config.use_text(text, "fuzz.toml");
-  FUZZ_CHECK(fields.grants >= 1 && fields.grants <= 4096);
-  FUZZ_CHECK(fields.eager_bytes >= 64 && fields.eager_bytes <= 1 << 20);
-  FUZZ_CHECK(fields.interval >= 1ms && fields.interval <= 1h);
+  MUST_HOLD(fields.grants >= 1 && fields.grants <= 4096);
+  MUST_HOLD(fields.eager_bytes >= 64 && fields.eager_bytes <= 1 << 20);
+  MUST_HOLD(fields.interval >= 1ms && fields.interval <= 1h);
   if (!status.ok()) {
-    FUZZ_CHECK(status.code() == Code::kInvalidArgument);
-    FUZZ_CHECK(status.message().find("fuzz.toml") != std::string::npos);
+    MUST_HOLD(status.code() == Code::kInvalidArgument);
+    MUST_HOLD(status.message().find("fuzz.toml") != std::string::npos);
     return 0;
   }
   Fields again;
   Config second;
   declare(second, again);
-  FUZZ_CHECK(second.use_text(config.dump(), "dump").ok());
-  FUZZ_CHECK(again.grants == fields.grants && again.eager_bytes == fields.eager_bytes);
-  FUZZ_CHECK(again.interval == fields.interval && again.flag == fields.flag);
-  FUZZ_CHECK(again.name == fields.name && again.choice == fields.choice);
+  MUST_HOLD(second.use_text(config.dump(), "dump").ok());
+  MUST_HOLD(again.grants == fields.grants && again.eager_bytes == fields.eager_bytes);
+  MUST_HOLD(again.interval == fields.interval && again.flag == fields.flag);
+  MUST_HOLD(again.name == fields.name && again.choice == fields.choice);
   set_log_level("off").ignore();  // the key `log` may have changed it
   return 0;
 }

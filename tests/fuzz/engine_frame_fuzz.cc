@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "be/engine/frame.h"
-#include "tests/fuzz/common/check.h"
+#include "tests/common/must_hold.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
@@ -12,19 +12,19 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   FrameHeader header;
   const char* broken = decode(data, size, header);
   if (broken != nullptr) {
-    FUZZ_CHECK(broken[0] != '\0');
+    MUST_HOLD(broken[0] != '\0');
     return 0;
   }
   uint8_t written[FrameHeader::kBytes];
   encode(header, written);
-  FUZZ_CHECK(std::memcmp(written, data, sizeof(written)) == 0);
+  MUST_HOLD(std::memcmp(written, data, sizeof(written)) == 0);
   const size_t rest = size - FrameHeader::kBytes;
-  if (is_data(header.type)) FUZZ_CHECK(header.length == rest);
+  if (is_data(header.type)) MUST_HOLD(header.length == rest);
   if (header.type == FrameType::kWriteResponse) {
-    FUZZ_CHECK(rest == GrantedMemory::kBytes);
+    MUST_HOLD(rest == GrantedMemory::kBytes);
     uint8_t memory[GrantedMemory::kBytes];
     encode(decode_granted_memory(data + FrameHeader::kBytes), memory);
-    FUZZ_CHECK(std::memcmp(memory, data + FrameHeader::kBytes, sizeof(memory)) == 0);
+    MUST_HOLD(std::memcmp(memory, data + FrameHeader::kBytes, sizeof(memory)) == 0);
   }
   return 0;
 }

@@ -7,13 +7,14 @@
 #include <set>
 
 #include "be/engine/engine.h"
-#include "tests/fuzz/common/hostile_queue_pair.h"
+#include "tests/common/hostile_queue_pair.h"
 #include "tests/fuzz/common/input.h"
 
 namespace {
 
 using namespace be;
 using namespace be::fuzz;
+using namespace be::test;
 
 class Victim final : public EngineUser {
  public:
@@ -28,18 +29,18 @@ class Victim final : public EngineUser {
   }
 
   void on_frame(FrameKind, SocketId, Buffer payload) override {
-    FUZZ_CHECK(failures == 0);
+    MUST_HOLD(failures == 0);
     for (const uint8_t byte : payload.bytes()) sum_ = static_cast<uint8_t>(sum_ + byte);
     if (held_.size() < 8) held_.push_back(std::move(payload));
   }
   void on_sent(SocketId, uint64_t cookie, const Status&) override {
-    FUZZ_CHECK(failures == 0);
-    FUZZ_CHECK(open_.erase(cookie) == 1);
+    MUST_HOLD(failures == 0);
+    MUST_HOLD(open_.erase(cookie) == 1);
   }
   void on_engine_failed(const Status& status) override {
-    FUZZ_CHECK(!status.ok());
-    FUZZ_CHECK(open_.empty());
-    FUZZ_CHECK(++failures == 1);
+    MUST_HOLD(!status.ok());
+    MUST_HOLD(open_.empty());
+    MUST_HOLD(++failures == 1);
   }
 
   void send(SocketId socket, MessageClass klass, size_t bytes) {
@@ -108,20 +109,20 @@ class Story {
   void tell() {
     EngineTerms terms = peer_.terms();
     terms.recv_queue_depth = 2 + input_.u8() % 16;
-    FUZZ_CHECK(victim_.engine->connect(terms, peer_.endpoint(), kToken, true).ok());
+    MUST_HOLD(victim_.engine->connect(terms, peer_.endpoint(), kToken, true).ok());
     peer_.connect(victim_.engine->local_endpoint().value(), kToken, false);
     for (int i = 0; i < 10 && victim_.engine->state() != Engine::State::kReady; ++i) pump();
-    FUZZ_CHECK(victim_.engine->state() == Engine::State::kReady);
+    MUST_HOLD(victim_.engine->state() == Engine::State::kReady);
     for (int step = 0; step < 200 && !input_.empty(); ++step) act();
     victim_.engine->fail(Status(Code::kClosed, "the end"));
-    FUZZ_CHECK(victim_.failures == 1);
-    FUZZ_CHECK(victim_.all_ended());
+    MUST_HOLD(victim_.failures == 1);
+    MUST_HOLD(victim_.all_ended());
     peer_.leave();
     for (int i = 0; i < 2000 && victim_.engine->state() != Engine::State::kDead; ++i) {
       pump();
       victim_.now += 1ms;
     }
-    FUZZ_CHECK(victim_.engine->state() == Engine::State::kDead);
+    MUST_HOLD(victim_.engine->state() == Engine::State::kDead);
   }
 
  private:
@@ -284,7 +285,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     HostileQueuePair peer(station, theirs->memory());
     Story(victim, peer, input).tell();
   }
-  FUZZ_CHECK(ours->pool->stats().allocations == 0);
+  MUST_HOLD(ours->pool->stats().allocations == 0);
   expect_no_more_descriptors();
   return 0;
 }

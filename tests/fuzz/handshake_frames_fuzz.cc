@@ -3,7 +3,7 @@
 
 #include "be/transport/engine_offer.h"
 #include "be/transport/handshake_frames.h"
-#include "tests/fuzz/common/check.h"
+#include "tests/common/must_hold.h"
 #include "tests/fuzz/common/input.h"
 
 namespace {
@@ -18,31 +18,31 @@ void try_header(std::span<const uint8_t> bytes) {
   if (bytes.size() < kHandshakeHeaderBytes) return;
   const Result<HandshakeHeader> header = HandshakeHeader::decode(bytes.data());
   if (!header.ok()) return;
-  FUZZ_CHECK(header->body_bytes <= kMaxHandshakeBody);
+  MUST_HOLD(header->body_bytes <= kMaxHandshakeBody);
   uint8_t written[kHandshakeHeaderBytes];
   header->encode(written);
-  FUZZ_CHECK(std::memcmp(written, bytes.data(), sizeof(written)) == 0);
+  MUST_HOLD(std::memcmp(written, bytes.data(), sizeof(written)) == 0);
 }
 
 void try_hello(std::span<const uint8_t> body) {
   const Result<Hello> hello = decode_hello(body);
-  if (hello.ok()) FUZZ_CHECK(equal(encode(*hello), body));
+  if (hello.ok()) MUST_HOLD(equal(encode(*hello), body));
 }
 
 void try_refusal(std::span<const uint8_t> body) {
   const Status status = decode_refusal(body);
-  FUZZ_CHECK(!status.ok());
-  FUZZ_CHECK(status.message().size() <= kMaxRefusalText);
-  for (const char c : status.message()) FUZZ_CHECK(c < 0 || c >= ' ');
-  FUZZ_CHECK(decode_refusal(encode_refusal(status)).code() == status.code());
+  MUST_HOLD(!status.ok());
+  MUST_HOLD(status.message().size() <= kMaxRefusalText);
+  for (const char c : status.message()) MUST_HOLD(c < 0 || c >= ' ');
+  MUST_HOLD(decode_refusal(encode_refusal(status)).code() == status.code());
 }
 
 void try_offer(std::span<const uint8_t> body) {
   const Result<EngineOffer> offer = decode_engine_offer(body);
   if (!offer.ok()) return;
-  FUZZ_CHECK(offer->terms.check().ok());
-  FUZZ_CHECK(offer->endpoint.size() <= kMaxEndpointBytes);
-  FUZZ_CHECK(equal(encode(*offer), body));
+  MUST_HOLD(offer->terms.check().ok());
+  MUST_HOLD(offer->endpoint.size() <= kMaxEndpointBytes);
+  MUST_HOLD(equal(encode(*offer), body));
 }
 
 }  // namespace

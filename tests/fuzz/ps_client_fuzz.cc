@@ -5,7 +5,7 @@
 // at the end all memory is back.
 #include "be/ps/parameter_client.h"
 #include "be/rpc/frame.h"
-#include "tests/fuzz/common/check.h"
+#include "tests/common/must_hold.h"
 #include "tests/fuzz/common/input.h"
 #include "tests/unit/rpc/fake_node.h"
 
@@ -29,7 +29,7 @@ class WildServer final : public SocketHandler {
   void on_open(Socket&) override {}
   void on_message(Socket& socket, Buffer message) override {
     rpc::FrameHeader asked;
-    FUZZ_CHECK(rpc::parse_frame(message, asked).ok());
+    MUST_HOLD(rpc::parse_frame(message, asked).ok());
     if (asked.type != rpc::FrameType::kRequest) return;
     const rpc::Payload request = rpc::split_frame(asked, std::move(message));
     rpc::FrameHeader header;
@@ -75,13 +75,13 @@ class WildServer final : public SocketHandler {
     const ps::Limits limits;
     if (method == rpc::method_id(ps::kFetchMethod)) {
       const auto fetch = ps::parse_fetch_request(request.body.bytes(), limits);
-      FUZZ_CHECK(fetch.ok());
+      MUST_HOLD(fetch.ok());
       const auto keys = static_cast<uint32_t>(fetch->keys.size());
       attachment->assign(ps::fetch_response_layout(keys, kDim).bytes, 0);
       ps::begin_fetch_response(*attachment, keys, kDim);
     } else if (method == rpc::method_id(ps::kPushMethod)) {
       const auto push = ps::parse_push_request(request.body.bytes(), limits);
-      FUZZ_CHECK(push.ok());
+      MUST_HOLD(push.ok());
       body->assign(ps::kPushResponseBytes, 0);
       ps::write_push_response(*body, {static_cast<uint32_t>(push->keys.size()), 0});
     } else if (method == rpc::method_id("be.ps.ParameterService.DescribeServer")) {
@@ -130,13 +130,13 @@ class Story {
     options.servers = {rpc::fake_address(1), rpc::fake_address(2)};
     auto connected = ps::ParameterClient::connect(node_, options);
     if (!connected.ok()) {
-      FUZZ_CHECK(!first_.honest);
+      MUST_HOLD(!first_.honest);
       return end();
     }
     client_ = std::move(*connected);
     set_honest(input_.u8() % 4 != 0);
     const auto table = client_->open_table("m", "t");
-    FUZZ_CHECK(table.ok() || !first_.honest);
+    MUST_HOLD(table.ok() || !first_.honest);
     set_honest(false);
     for (int step = 0; step < 60 && !input_.empty() && table.ok(); ++step) act(**table);
     end();
@@ -162,7 +162,7 @@ class Story {
             table, keys, {}, [this, values, count = keys.size()](Result<ps::FetchedRows> rows) {
               --open_;
               if (!rows.ok()) return;
-              FUZZ_CHECK(rows->values.size() == values && rows->missing.size() == count);
+              MUST_HOLD(rows->values.size() == values && rows->missing.size() == count);
             });
         if (!begun.ok()) --open_;
         break;
@@ -192,9 +192,9 @@ class Story {
     node_.run();
     client_.reset();
     node_.run();
-    FUZZ_CHECK(open_ == 0);
+    MUST_HOLD(open_ == 0);
     node_.sockets_.clear();
-    FUZZ_CHECK(node_.pool().stats().live_bytes == 0);
+    MUST_HOLD(node_.pool().stats().live_bytes == 0);
   }
 
   rpc::FakeNode& node_;

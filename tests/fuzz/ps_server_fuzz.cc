@@ -26,7 +26,7 @@ class Story {
     options.max_tables = 3;
     options.limits = {.max_keys = 64, .max_bytes = 4096};
     server_ = ps::ParameterServer::create(node_, options).value();
-    FUZZ_CHECK(server_->listen(rpc::fake_address(1)).ok());
+    MUST_HOLD(server_->listen(rpc::fake_address(1)).ok());
     node_.connect(rpc::fake_address(1), {}, &client_);
     run();
     create_table("t", kDim);
@@ -34,14 +34,14 @@ class Story {
     for (int step = 0; step < 100 && !input_.empty(); ++step) act();
     run();
     judge();
-    FUZZ_CHECK(client_.unanswered() == 0);
-    FUZZ_CHECK(client_.open());
+    MUST_HOLD(client_.unanswered() == 0);
+    MUST_HOLD(client_.open());
     client_.close();
     run();
     server_.reset();
     run();
     node_.sockets_.clear();
-    FUZZ_CHECK(node_.pool().stats().live_bytes == 0);
+    MUST_HOLD(node_.pool().stats().live_bytes == 0);
   }
 
  private:
@@ -175,18 +175,17 @@ class Story {
     for (const WildClient::Answer& answer : client_.answers) {
       if (const auto asked = fetches_.find(answer.call_id); asked != fetches_.end()) {
         if (asked->second > 64) {
-          FUZZ_CHECK(answer.code == static_cast<uint8_t>(Code::kInvalidArgument));
+          MUST_HOLD(answer.code == static_cast<uint8_t>(Code::kInvalidArgument));
         } else {
-          FUZZ_CHECK(answer.code == 0);
-          FUZZ_CHECK(
-              ps::parse_fetch_response(answer.payload.attachment.bytes(), asked->second, kDim)
-                  .ok());
+          MUST_HOLD(answer.code == 0);
+          MUST_HOLD(ps::parse_fetch_response(answer.payload.attachment.bytes(), asked->second, kDim)
+                        .ok());
         }
         fetches_.erase(asked);
       }
       if (const auto asked = pushes_.find(answer.call_id); asked != pushes_.end()) {
-        FUZZ_CHECK(answer.code == 0);
-        FUZZ_CHECK(ps::parse_push_response(answer.payload.body.bytes(), asked->second).ok());
+        MUST_HOLD(answer.code == 0);
+        MUST_HOLD(ps::parse_push_response(answer.payload.body.bytes(), asked->second).ok());
         pushes_.erase(asked);
       }
     }

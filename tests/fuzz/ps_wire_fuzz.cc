@@ -2,7 +2,7 @@
 #include <cstring>
 
 #include "be/ps/wire.h"
-#include "tests/fuzz/common/check.h"
+#include "tests/common/must_hold.h"
 #include "tests/fuzz/common/input.h"
 
 namespace {
@@ -13,10 +13,10 @@ using namespace be::ps;
 void try_fetch_request(std::span<const uint8_t> frame, const Limits& limits) {
   const auto request = parse_fetch_request(frame, limits);
   if (!request.ok()) return;
-  FUZZ_CHECK(request->keys.size() >= 1 && request->keys.size() <= limits.max_keys);
-  FUZZ_CHECK(frame.size() <= limits.max_bytes);
+  MUST_HOLD(request->keys.size() >= 1 && request->keys.size() <= limits.max_keys);
+  MUST_HOLD(frame.size() <= limits.max_bytes);
   const FetchLayout layout = fetch_request_layout(request->keys.size());
-  FUZZ_CHECK(layout.bytes == frame.size());
+  MUST_HOLD(layout.bytes == frame.size());
   std::vector<uint8_t> written(layout.bytes);
   begin_fetch_request(written, request->table, request->view_version,
                       static_cast<uint32_t>(request->keys.size()));
@@ -24,16 +24,16 @@ void try_fetch_request(std::span<const uint8_t> frame, const Limits& limits) {
     const Key key = request->keys[i];
     std::memcpy(written.data() + layout.keys + i * sizeof(key), &key, sizeof(key));
   }
-  FUZZ_CHECK(std::memcmp(written.data(), frame.data(), frame.size()) == 0);
+  MUST_HOLD(std::memcmp(written.data(), frame.data(), frame.size()) == 0);
 }
 
 void try_push_request(std::span<const uint8_t> frame, const Limits& limits) {
   const auto request = parse_push_request(frame, limits);
   if (!request.ok()) return;
-  FUZZ_CHECK(request->keys.size() >= 1 && request->keys.size() <= limits.max_keys);
-  FUZZ_CHECK(request->dim >= 1 && request->dim <= TableSpec::kMaxDim);
-  FUZZ_CHECK(request->gradients.size() == request->keys.size() * request->dim);
-  FUZZ_CHECK(push_request_layout(request->keys.size(), request->dim).bytes == frame.size());
+  MUST_HOLD(request->keys.size() >= 1 && request->keys.size() <= limits.max_keys);
+  MUST_HOLD(request->dim >= 1 && request->dim <= TableSpec::kMaxDim);
+  MUST_HOLD(request->gradients.size() == request->keys.size() * request->dim);
+  MUST_HOLD(push_request_layout(request->keys.size(), request->dim).bytes == frame.size());
   std::vector<float> row(request->dim);
   for (size_t i = 0; i < request->keys.size(); ++i) request->gradients.copy(i * row.size(), row);
 }
@@ -72,7 +72,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       break;
     case 3:
       if (const auto response = parse_push_response(frame, keys); response.ok()) {
-        FUZZ_CHECK(response->keys == keys && response->created <= keys);
+        MUST_HOLD(response->keys == keys && response->created <= keys);
       }
       break;
   }

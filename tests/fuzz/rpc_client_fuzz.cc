@@ -6,7 +6,7 @@
 #include "be/rpc/channel.h"
 #include "be/rpc/frame.h"
 #include "be/rpc/protobuf.h"
-#include "tests/fuzz/common/check.h"
+#include "tests/common/must_hold.h"
 #include "tests/fuzz/common/input.h"
 #include "tests/unit/rpc/fake_node.h"
 
@@ -23,8 +23,8 @@ class WildServer final : public SocketHandler {
   void on_open(Socket&) override {}
   void on_message(Socket& socket, Buffer message) override {
     rpc::FrameHeader header;
-    FUZZ_CHECK(rpc::parse_frame(message, header).ok());
-    FUZZ_CHECK(header.type != rpc::FrameType::kResponse);
+    MUST_HOLD(rpc::parse_frame(message, header).ok());
+    MUST_HOLD(header.type != rpc::FrameType::kResponse);
     if (header.type == rpc::FrameType::kRequest) calls.push_back(header.call_id);
     last_ = &socket;
   }
@@ -58,7 +58,7 @@ struct ProtobufCall final : google::protobuf::Closure {
   explicit ProtobufCall(int& count) : open(count) { ++open; }
   void Run() override {
     if (!controller.Failed()) {
-      FUZZ_CHECK(response.IsInitialized());
+      MUST_HOLD(response.IsInitialized());
       static_cast<void>(response.ByteSizeLong());
     }
     --open;
@@ -91,10 +91,10 @@ class Story {
     channel_.reset();
     node_.hold_connects_ = node_.hold_messages_ = false;
     node_.run();
-    FUZZ_CHECK(open_ == 0);
-    FUZZ_CHECK(server_.sockets.empty());
+    MUST_HOLD(open_ == 0);
+    MUST_HOLD(server_.sockets.empty());
     node_.sockets_.clear();
-    FUZZ_CHECK(node_.pool().stats().live_bytes == 0);
+    MUST_HOLD(node_.pool().stats().live_bytes == 0);
   }
 
  private:
@@ -152,7 +152,7 @@ class Story {
     last_id_ = channel_->call(input_.u8(), std::move(payload),
                               {.timeout = std::chrono::microseconds(1 + input_.u32() % 1'000'000)},
                               [this, ended = false](Result<rpc::Payload> answer) mutable {
-                                FUZZ_CHECK(!ended);
+                                MUST_HOLD(!ended);
                                 ended = true;
                                 --open_;
                                 if (answer.ok()) {
@@ -160,7 +160,7 @@ class Story {
                                   for (const uint8_t byte : answer->attachment.bytes())
                                     sum_ += byte;
                                 } else {
-                                  FUZZ_CHECK(!answer.status().message().empty() || answered_);
+                                  MUST_HOLD(!answer.status().message().empty() || answered_);
                                 }
                               });
   }

@@ -32,7 +32,7 @@ class Story {
     });
     add("failed", rpc::RunOn::kWorkers,
         [](rpc::ServerCall call) { call.fail(Status(Code::kNotFound, "no such thing")); });
-    FUZZ_CHECK(server_->listen(rpc::fake_address(1)).ok());
+    MUST_HOLD(server_->listen(rpc::fake_address(1)).ok());
     connect();
     for (int step = 0; step < 150 && !input_.empty(); ++step) act();
     if (input_.flag()) server_.reset();  // before its clients
@@ -41,20 +41,20 @@ class Story {
     run();
     held_.clear();
     run();
-    for (const auto& client : clients_) FUZZ_CHECK(client->unanswered() == 0 || lied_);
+    for (const auto& client : clients_) MUST_HOLD(client->unanswered() == 0 || lied_);
     for (const auto& client : clients_) client->close();
     run();
     server_.reset();
     run();
-    for (const auto& client : clients_) FUZZ_CHECK(!client->open());
+    for (const auto& client : clients_) MUST_HOLD(!client->open());
     clients_.clear();
     node_.sockets_.clear();
-    FUZZ_CHECK(node_.pool().stats().live_bytes == 0);
+    MUST_HOLD(node_.pool().stats().live_bytes == 0);
   }
 
  private:
   void add(const char* name, rpc::RunOn run_on, rpc::Handler handler) {
-    FUZZ_CHECK(server_->add_method(name, run_on, std::move(handler)).ok());
+    MUST_HOLD(server_->add_method(name, run_on, std::move(handler)).ok());
   }
   void run() {
     for (int i = 0; i < 3; ++i) {

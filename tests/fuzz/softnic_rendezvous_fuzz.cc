@@ -11,13 +11,14 @@
 #include <bit>
 
 #include "be/softnic/rendezvous.h"
+#include "tests/common/station.h"
 #include "tests/fuzz/common/input.h"
-#include "tests/fuzz/common/station.h"
 
 namespace {
 
 using namespace be;
 using namespace be::fuzz;
+using namespace be::test;
 using softnic::Packet;
 using softnic::PacketKind;
 
@@ -33,8 +34,8 @@ constexpr uint64_t kControlBytes = kBellsAt + 2 * sizeof(softnic::Doorbell);
 
 UniqueFd memory_file(uint64_t bytes, int seals) {
   UniqueFd fd(memfd_create("hostile", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  FUZZ_CHECK(fd.valid() && ftruncate(fd.get(), static_cast<off_t>(bytes)) == 0);
-  if (seals != 0) FUZZ_CHECK(fcntl(fd.get(), F_ADD_SEALS, seals) == 0);
+  MUST_HOLD(fd.valid() && ftruncate(fd.get(), static_cast<off_t>(bytes)) == 0);
+  if (seals != 0) MUST_HOLD(fcntl(fd.get(), F_ADD_SEALS, seals) == 0);
   return fd;
 }
 
@@ -76,7 +77,7 @@ class Story {
     hostile.instance = 0x1234;
     hostile.qp_number = 99;
     hostile.send_depth = kDepth;
-    FUZZ_CHECK(
+    MUST_HOLD(
         victim_.device->connect_qp(qp_, softnic::encode_endpoint(hostile), kToken, initiator, {})
             .ok());
     for (int step = 0; step < 60 && !input_.empty(); ++step) act();
@@ -181,7 +182,7 @@ class Story {
     ibv_send_wr* bad_send = nullptr;
     ibv_post_send(qp_, &send, &bad_send);
     ibv_wc completions[8];
-    FUZZ_CHECK(ibv_poll_cq(victim_.cq, 8, completions) >= 0);
+    MUST_HOLD(ibv_poll_cq(victim_.cq, 8, completions) >= 0);
   }
 
   bool end() {
@@ -230,15 +231,15 @@ void expect_working(Station& station) {
   options.send_depth = options.recv_depth = kDepth;
   ibv_qp* a = station.device->create_qp(options).value().qp;
   ibv_qp* b = station.device->create_qp(options).value().qp;
-  FUZZ_CHECK(
+  MUST_HOLD(
       station.device->connect_qp(a, station.device->local_endpoint(b).value(), kToken, true, {})
           .ok());
-  FUZZ_CHECK(
+  MUST_HOLD(
       station.device->connect_qp(b, station.device->local_endpoint(a).value(), kToken, false, {})
           .ok());
   for (int i = 0; i < 4; ++i) station.events();
-  FUZZ_CHECK(station.device->qp_state(a) == IBV_QPS_RTS);
-  FUZZ_CHECK(station.device->qp_state(b) == IBV_QPS_RTS);
+  MUST_HOLD(station.device->qp_state(a) == IBV_QPS_RTS);
+  MUST_HOLD(station.device->qp_state(b) == IBV_QPS_RTS);
   station.device->retire_qp(a).status().ignore();
   station.device->retire_qp(b).status().ignore();
   for (int i = 0; i < 4; ++i) station.events();

@@ -5,13 +5,14 @@
 #include <map>
 
 #include "be/softnic/queue_pair.h"
+#include "tests/common/station.h"
 #include "tests/fuzz/common/input.h"
-#include "tests/fuzz/common/station.h"
 
 namespace {
 
 using namespace be;
 using namespace be::fuzz;
+using namespace be::test;
 
 constexpr uint32_t kDepth = 8;
 constexpr uint32_t kZone = 32 << 10;  // of each: [receives | sources | what nobody may touch]
@@ -94,13 +95,13 @@ class Story {
     const EndpointBlob of_victim = victim_.device->local_endpoint(victim_.qp).value();
     const EndpointBlob of_peer = peer_.device->local_endpoint(peer_.qp).value();
     const ConnectOptions options{.rnr_retry = static_cast<uint8_t>(input_.u8() % 8)};
-    FUZZ_CHECK(victim_.device->connect_qp(victim_.qp, of_peer, kToken, true, options).ok());
-    FUZZ_CHECK(peer_.device->connect_qp(peer_.qp, of_victim, kToken, false, options).ok());
+    MUST_HOLD(victim_.device->connect_qp(victim_.qp, of_peer, kToken, true, options).ok());
+    MUST_HOLD(peer_.device->connect_qp(peer_.qp, of_victim, kToken, false, options).ok());
     for (int i = 0; i < 4 && victim_.device->qp_state(victim_.qp) != IBV_QPS_RTS; ++i) {
       peer_.events();
       victim_.events();
     }
-    FUZZ_CHECK(victim_.device->qp_state(victim_.qp) == IBV_QPS_RTS);
+    MUST_HOLD(victim_.device->qp_state(victim_.qp) == IBV_QPS_RTS);
   }
 
   void act() {
@@ -164,7 +165,7 @@ class Story {
         break;
       case 15:
         if (input_.flag()) ibv_req_notify_cq(victim_.cq, input_.flag());
-        if (input_.u8() == 77) FUZZ_CHECK(victim_.device->fail_qp(victim_.qp).ok());
+        if (input_.u8() == 77) MUST_HOLD(victim_.device->fail_qp(victim_.qp).ok());
         victim_.events();
         break;
     }
@@ -242,25 +243,25 @@ class Story {
 
   void poll_peer() {
     ibv_wc completions[16];
-    FUZZ_CHECK(ibv_poll_cq(peer_.cq, 16, completions) >= 0);
+    MUST_HOLD(ibv_poll_cq(peer_.cq, 16, completions) >= 0);
     peer_.events();
   }
 
   int poll_victim(int count) {
     ibv_wc completions[32];
     const int polled = ibv_poll_cq(victim_.cq, count, completions);
-    FUZZ_CHECK(polled >= 0 && polled <= count);
+    MUST_HOLD(polled >= 0 && polled <= count);
     for (int i = 0; i < polled; ++i) {
       const ibv_wc& wc = completions[i];
-      FUZZ_CHECK(wc.qp_num == victim_.qp->qp_num);
-      FUZZ_CHECK(++completed_[wc.wr_id] == 1);
+      MUST_HOLD(wc.qp_num == victim_.qp->qp_num);
+      MUST_HOLD(++completed_[wc.wr_id] == 1);
       if ((wc.wr_id & kSend) != 0) {
-        FUZZ_CHECK((wc.wr_id & ~kSend) < sends_);
+        MUST_HOLD((wc.wr_id & ~kSend) < sends_);
       } else {
-        FUZZ_CHECK(wc.wr_id == received_++);  // in the order posted
-        FUZZ_CHECK(wc.wr_id < receives_);
+        MUST_HOLD(wc.wr_id == received_++);  // in the order posted
+        MUST_HOLD(wc.wr_id < receives_);
         if (wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RECV) {
-          FUZZ_CHECK(wc.byte_len <= kReceive);
+          MUST_HOLD(wc.byte_len <= kReceive);
         }
       }
     }
@@ -271,12 +272,12 @@ class Story {
     victim_.device->fail_qp(victim_.qp).ignore();
     while (poll_victim(32) > 0) {
     }
-    FUZZ_CHECK(received_ == receives_);
-    FUZZ_CHECK(victim_.device->qp_state(victim_.qp) == IBV_QPS_ERR);
+    MUST_HOLD(received_ == receives_);
+    MUST_HOLD(victim_.device->qp_state(victim_.qp) == IBV_QPS_ERR);
     // Receives and the peer's WRITEs went where they may, and nowhere else.
     const uint8_t* memory = victim_.memory.data();
     static const std::vector<uint8_t> untouched(2 * kZone, 0x5a);
-    FUZZ_CHECK(std::memcmp(memory + kZone, untouched.data(), untouched.size()) == 0);
+    MUST_HOLD(std::memcmp(memory + kZone, untouched.data(), untouched.size()) == 0);
 
     const QuiesceToken first =
         victim_.device->retire_qp(std::exchange(victim_.qp, nullptr)).value();
@@ -292,7 +293,7 @@ class Story {
         quiet |= event.kind == DeviceEvent::Kind::kQuiesced && event.token == token;
       }
     }
-    FUZZ_CHECK(quiet);
+    MUST_HOLD(quiet);
   }
 
   End& victim_;

@@ -43,9 +43,9 @@ class Story {
       client_.world.network().dialled.clear();
       client_.world.clock().advance(2s);
     }
-    for (const auto& guest : guests_) FUZZ_CHECK(guest->closed == 1);
+    for (const auto& guest : guests_) MUST_HOLD(guest->closed == 1);
     guests_.clear();
-    FUZZ_CHECK(client_.node->pool().stats().live_bytes == 0);
+    MUST_HOLD(client_.node->pool().stats().live_bytes == 0);
   }
 
  private:
@@ -151,7 +151,7 @@ class Story {
       for (const HandshakePeer::Frame& frame : server->peer.receive()) {
         if (frame.type != HandshakeType::kOffer || dialled_) continue;
         const Result<EngineOffer> offer = decode_engine_offer(frame.body);
-        FUZZ_CHECK(offer.ok());
+        MUST_HOLD(offer.ok());
         dialled_ = true;
         queue_pair_.connect(offer->endpoint, kToken, false);
       }
@@ -179,6 +179,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Input input(data, size);
   Client& client = input.flag() ? *guarded : *open;
   Story(client, *theirs, input).tell();
-  expect_no_more_descriptors();
+  test::expect_no_more_descriptors();
   return 0;
 }

@@ -56,9 +56,9 @@ class Story {
       server_.poll(70);
       server_.world.clock().advance(2s);
     }
-    for (const auto& guest : server_.guests) FUZZ_CHECK(guest->closed == 1);
+    for (const auto& guest : server_.guests) MUST_HOLD(guest->closed == 1);
     server_.guests.clear();
-    FUZZ_CHECK(server_.node->pool().stats().live_bytes == 0);
+    MUST_HOLD(server_.node->pool().stats().live_bytes == 0);
   }
 
  private:
@@ -140,7 +140,7 @@ class Story {
     for (const HandshakePeer::Frame& frame : client.peer.receive()) {
       if (frame.type != HandshakeType::kAnswer || dialled_) continue;
       const Result<EngineOffer> answer = decode_engine_offer(frame.body);
-      FUZZ_CHECK(answer.ok());
+      MUST_HOLD(answer.ok());
       dialled_ = true;
       queue_pair_.connect(answer->endpoint, answer->token.data(), true);
     }
@@ -165,6 +165,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Input input(data, size);
   Server& server = input.flag() ? *guarded : *open;
   Story(server, *theirs, input).tell();
-  expect_no_more_descriptors();
+  test::expect_no_more_descriptors();
   return 0;
 }

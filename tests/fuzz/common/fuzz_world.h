@@ -12,7 +12,7 @@
 
 #include "be/base/unique_fd.h"
 #include "be/base/world.h"
-#include "tests/fuzz/common/check.h"
+#include "tests/common/must_hold.h"
 
 namespace be::fuzz {
 
@@ -23,7 +23,7 @@ class FuzzNetwork final : public StreamNetwork {
     auto [ours, theirs] = make_pair();
     waiting_.push_back(std::move(theirs));
     const uint64_t one = 1;
-    FUZZ_CHECK(::write(listener_, &one, sizeof(one)) == sizeof(one));
+    MUST_HOLD(::write(listener_, &one, sizeof(one)) == sizeof(one));
     return std::move(ours);
   }
   // The connections that were made to the world outside: our ends.
@@ -65,7 +65,7 @@ class FuzzNetwork final : public StreamNetwork {
   static StreamNetwork& real() { return kernel_world().network(); }
   static std::pair<UniqueFd, UniqueFd> make_pair() {
     int fds[2];
-    FUZZ_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) == 0);
+    MUST_HOLD(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) == 0);
     return {UniqueFd(fds[0]), UniqueFd(fds[1])};
   }
 

@@ -11,13 +11,16 @@
 #include "be/transport/node.h"
 #include "be/transport/tcp/tcp_frame.h"
 #include "tests/common/handshake_peer.h"
+#include "tests/common/hostile_queue_pair.h"
 #include "tests/fuzz/common/fuzz_world.h"
-#include "tests/fuzz/common/hostile_queue_pair.h"
 #include "tests/fuzz/common/input.h"
 
 namespace be::fuzz {
 
 using test::HandshakePeer;
+using test::HostileHome;
+using test::HostileQueuePair;
+using test::kToken;
 
 inline constexpr const char* kSecret = "open sesame";
 
@@ -41,25 +44,25 @@ inline NodeOptions story_options(bool secret) {
 // A handler that insists on the contract of Socket.
 class Guest final : public SocketHandler {
  public:
-  ~Guest() { FUZZ_CHECK(socket == nullptr); }
+  ~Guest() { MUST_HOLD(socket == nullptr); }
 
   void on_open(Socket& opened) override {
-    FUZZ_CHECK(socket == nullptr && closed == 0);
+    MUST_HOLD(socket == nullptr && closed == 0);
     socket = &opened;
   }
   void on_message(Socket& from, Buffer message) override {
-    FUZZ_CHECK(&from == socket && closed == 0);
+    MUST_HOLD(&from == socket && closed == 0);
     if (held.size() < 4) held.push_back(std::move(message));
   }
   void on_sent(Socket& from, uint64_t, const Status&) override {
-    FUZZ_CHECK(&from == socket && closed == 0);
-    FUZZ_CHECK(unsent > 0);
+    MUST_HOLD(&from == socket && closed == 0);
+    MUST_HOLD(unsent > 0);
     --unsent;
   }
   void on_closed(Socket&, const Status& status) override {
-    FUZZ_CHECK(++closed == 1);
-    FUZZ_CHECK(!status.ok());
-    FUZZ_CHECK(unsent == 0);
+    MUST_HOLD(++closed == 1);
+    MUST_HOLD(!status.ok());
+    MUST_HOLD(unsent == 0);
     socket = nullptr;
   }
 

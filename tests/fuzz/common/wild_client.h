@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "be/rpc/frame.h"
-#include "tests/fuzz/common/check.h"
+#include "tests/common/must_hold.h"
 #include "tests/fuzz/common/input.h"
 #include "tests/unit/rpc/fake_node.h"
 
@@ -18,10 +18,10 @@ class WildClient final : public SocketHandler {
   void on_open(Socket& socket) override { socket_ = &socket; }
   void on_message(Socket&, Buffer message) override {
     rpc::FrameHeader header;
-    FUZZ_CHECK(rpc::parse_frame(message, header).ok());
-    FUZZ_CHECK(header.type == rpc::FrameType::kResponse);
+    MUST_HOLD(rpc::parse_frame(message, header).ok());
+    MUST_HOLD(header.type == rpc::FrameType::kResponse);
     const auto asked = asked_.find(header.call_id);  // one answer to one request
-    FUZZ_CHECK(asked != asked_.end());
+    MUST_HOLD(asked != asked_.end());
     asked_.erase(asked);
     answers.push_back({header.call_id, header.code, rpc::split_frame(header, std::move(message))});
   }

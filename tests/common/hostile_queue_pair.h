@@ -4,13 +4,16 @@
 #include <arpa/inet.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "be/engine/engine_options.h"
 #include "be/engine/frame.h"
-#include "tests/fuzz/common/station.h"
+#include "be/softnic/doorbell.h"
+#include "be/softnic/queue_pair.h"
+#include "tests/common/station.h"
 
-namespace be::fuzz {
+namespace be::test {
 
 class HostileQueuePair {
  public:
@@ -81,6 +84,31 @@ class HostileQueuePair {
     post(IBV_WR_RDMA_WRITE_WITH_IMM, bytes, address, rkey, immediate);
   }
 
+  // A message of 16 + 1 bytes, written into the victim's ring by hand, with some bytes of its
+  // slot's header as told: {offset, value} ...
+  void send_bent_slot(const std::vector<std::pair<size_t, uint8_t>>& bends) {
+    softnic::QueuePair& qp = *static_cast<softnic::QueuePair*>(qp_);
+    const uint32_t sequence = qp.core.sends().messages() + 1;
+    softnic::Slot& slot = qp.path.ring[(sequence - 1) & qp.path.ring_mask];
+    FrameHeader frame;
+    frame.socket = 1;
+    frame.length = 1;
+    encode(frame, slot.payload);
+    slot.header = {.acknowledged = qp.received,
+                   .byte_length = FrameHeader::kBytes + 1,
+                   .imm_data = 0,
+                   .opcode = softnic::kSlotSend,
+                   .flags = 0,
+                   .rnr_retry = 7,
+                   .pair_count = 0};
+    for (const auto& [offset, value] : bends) {
+      reinterpret_cast<uint8_t*>(&slot.header)[offset] = value;
+    }
+    slot.sequence.store(sequence, std::memory_order_release);
+    const uint64_t armed = softnic::mark_ready(*qp.path.recv_bell, qp.path.recv_bit);
+    softnic::wake_armed(armed, &qp.path.recv_woken, qp.path.event_fd);
+  }
+
   // The victim has been told to write at a wild address: that may be anywhere in our memory.
   void expect_wild_writes() { wild_writes_ = true; }
 
@@ -103,10 +131,12 @@ class HostileQueuePair {
     if (qp_ == nullptr) return;
     station_.device->retire_qp(std::exchange(qp_, nullptr)).status().ignore();
     take_events();
-    FUZZ_CHECK(station_.device->destroy_cq(cq_).ok());
+    MUST_HOLD(station_.device->destroy_cq(cq_).ok());
     channel_.reset();
   }
 
+  bool connected() const { return connected_; }
+  uint64_t frames_heard = 0;
   std::vector<GrantedMemory> grants;  // that the victim has given
   std::vector<uint32_t> asked;        // tags of the victim's WriteRequests
   std::vector<uint32_t> cancels;
@@ -118,8 +148,11 @@ class HostileQueuePair {
   uint8_t* out() { return memory_.data() + 64 + kReceives * kReceiveBytes; }
 
   void take_events() {
-    std::vector<DeviceEvent> ignored;
-    channel_->take_events(ignored);
+    std::vector<DeviceEvent> events;
+    channel_->take_events(events);
+    for (const DeviceEvent& event : events) {
+      connected_ |= event.kind == DeviceEvent::Kind::kConnected && event.status.ok();
+    }
   }
   void post_receive(uint64_t index) {
     ibv_sge sge = {reinterpret_cast<uintptr_t>(receive(index)), kReceiveBytes, keys_.lkey};
@@ -145,8 +178,9 @@ class HostileQueuePair {
   }
   void take_frame(const uint8_t* bytes, uint32_t length) {
     FrameHeader header;
+    ++frames_heard;
     const bool broken = decode(bytes, length, header) != nullptr;
-    FUZZ_CHECK(!broken || wild_writes_);
+    MUST_HOLD(!broken || wild_writes_);
     if (broken) return;
     if (header.type == FrameType::kWriteResponse && header.refusal == Code::kOk) {
       grants.push_back(decode_granted_memory(bytes + FrameHeader::kBytes));
@@ -162,6 +196,7 @@ class HostileQueuePair {
   ibv_cq* cq_ = nullptr;
   ibv_qp* qp_ = nullptr;
   bool wild_writes_ = false;
+  bool connected_ = false;
 };
 
 // Where hostile queue pairs live. What nobody confirms stays unused for the life of a device, so
@@ -184,4 +219,4 @@ class HostileHome {
   Buffer memory_;
 };
 
-}  // namespace be::fuzz
+}  // namespace be::test

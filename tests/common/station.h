@@ -12,9 +12,9 @@
 #include "be/memory/registered_pool.h"
 #include "be/softnic/device.h"
 #include "be/softnic/softnic_device.h"
-#include "tests/fuzz/common/check.h"
+#include "tests/common/must_hold.h"
 
-namespace be::fuzz {
+namespace be::test {
 
 inline constexpr uint8_t kToken[16] = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3};
 
@@ -25,10 +25,10 @@ struct Station {
     cq = device->create_cq(1024, channel.get(), nullptr, nullptr).value();
     pool =
         RegisteredPool::create({.block_bytes = size_t{64} << 10, .cap_bytes = cap_bytes}).value();
-    FUZZ_CHECK(pool->add_device(device.get()).value() == 0);
+    MUST_HOLD(pool->add_device(device.get()).value() == 0);
   }
   ~Station() {
-    FUZZ_CHECK(device->destroy_cq(cq).ok());
+    MUST_HOLD(device->destroy_cq(cq).ok());
     channel.reset();
     pool.reset();
   }
@@ -51,10 +51,10 @@ struct Station {
 // What leaks descriptors with every input is soon seen. Called after each.
 inline void expect_no_more_descriptors() {
   const int fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);  // the lowest that is free
-  FUZZ_CHECK(fd >= 0);
+  MUST_HOLD(fd >= 0);
   ::close(fd);
   static const int most = fd + 16;  // libFuzzer has files open at times
-  FUZZ_CHECK(fd <= most);
+  MUST_HOLD(fd <= most);
 }
 
-}  // namespace be::fuzz
+}  // namespace be::test

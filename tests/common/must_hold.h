@@ -1,11 +1,11 @@
-// What must hold in a fuzz target, in every build: prints the condition and aborts, which libFuzzer
-// takes as a finding.
+// What must hold in a fuzz target or a test's own process, in every build: else the condition is
+// printed and the process aborts, which libFuzzer takes as a finding.
 #pragma once
 
 #include <cstdio>
 #include <cstdlib>
 
-#define FUZZ_CHECK(condition)                                                             \
+#define MUST_HOLD(condition)                                                              \
   do {                                                                                    \
     if (!(condition)) {                                                                   \
       std::fprintf(stderr, "%s:%d: does not hold: %s\n", __FILE__, __LINE__, #condition); \
