@@ -171,65 +171,71 @@ void Channel::on_peer_exit(PeerWatch* watch) {
   }
 }
 
+// One packet a call: whoever floods us takes turns with everybody else.
 void Channel::on_queue_pair(QueuePair& qp) {
-  for (;;) {
-    Packet packet;
-    PacketFds fds;
-    switch (receive_packet(qp.socket.get(), &packet, &fds)) {
-      case ReceiveResult::kNothing:
-        return;
-      case ReceiveResult::kPacket:
-        break;
-      case ReceiveResult::kMalformed:
-        log_warn("softnic: QP {}: malformed packet from its peer", qp.core.number());
-        [[fallthrough]];
-      case ReceiveResult::kClosed: {
-        const bool attached = qp.link == QueuePair::Link::kOpen;
-        close_socket(qp);
-        if (!attached) {  // it never had our memory
-          qp.peer_quiet = true;
-          fail_connecting(
-              qp, error(Code::kUnavailable, "softnic: QP {}: the peer refused", qp.core.number()));
-        } else {
-          break_queue_pair(
-              qp, kVendorPeerGone,
-              error(Code::kUnavailable, "softnic: QP {}: the peer is gone", qp.core.number()));
-        }
-        qp.link = QueuePair::Link::kClosed;
-        if (qp.peer_quiet) peer_is_quiet(qp);
-        return;
-      }
-    }
-    if (packet.kind == PacketKind::kReset && qp.link != QueuePair::Link::kOpen) {
-      fail_connecting(
-          qp, error(Code::kUnavailable, "softnic: QP {}: the peer has given up", qp.core.number()));
-      peer_is_quiet(qp);
-      return;
-    }
-    if (packet.kind == PacketKind::kReset) {
-      BE_FAILPOINT("softnic.reset.received");
-      break_queue_pair(
-          qp, kVendorPeerReset,
-          error(Code::kUnavailable, "softnic: QP {}: the peer has reset it", qp.core.number()));
-      peer_is_quiet(qp);
-      return;
-    }
-    if (packet.kind != PacketKind::kAccept || qp.link != QueuePair::Link::kAwaitAccept ||
-        std::memcmp(packet.token_half, qp.token + kTokenHalf, kTokenHalf) != 0) {
-      log_warn("softnic: QP {}: unexpected packet from its peer", qp.core.number());
-      continue;
-    }
-    BE_FAILPOINT("softnic.connect.accept_received");
-    if (qp.core.in_error()) continue;  // given up meanwhile: its Reset will come
-    Result<PeerProcess> process = peer_process(qp.socket.get());
-    const Status status = process.ok()
-                              ? attach(qp, packet, std::move(fds), std::move(process).value())
-                              : process.status();
-    if (status.ok()) {
-      open(qp);
-    } else {
-      fail_connecting(qp, status);
-    }
+  Packet packet;
+  PacketFds fds;
+  const ReceiveResult result = receive_packet(qp.socket.get(), &packet, &fds);
+  if (result == ReceiveResult::kNothing) return;
+  if (result == ReceiveResult::kClosed) return connection_closed(qp);
+  if (result == ReceiveResult::kMalformed) return out_of_turn(qp, "a malformed packet");
+  if (packet.kind == PacketKind::kReset && qp.link != QueuePair::Link::kOpen) {
+    fail_connecting(
+        qp, error(Code::kUnavailable, "softnic: QP {}: the peer has given up", qp.core.number()));
+    peer_is_quiet(qp);
+    return;
+  }
+  if (packet.kind == PacketKind::kReset) {
+    BE_FAILPOINT("softnic.reset.received");
+    break_queue_pair(
+        qp, kVendorPeerReset,
+        error(Code::kUnavailable, "softnic: QP {}: the peer has reset it", qp.core.number()));
+    peer_is_quiet(qp);
+    return;
+  }
+  if (packet.kind != PacketKind::kAccept || qp.link != QueuePair::Link::kAwaitAccept ||
+      std::memcmp(packet.token_half, qp.token + kTokenHalf, kTokenHalf) != 0) {
+    return out_of_turn(qp, "a packet out of turn");
+  }
+  BE_FAILPOINT("softnic.connect.accept_received");
+  if (qp.core.in_error()) return;  // given up meanwhile: its Reset will come
+  Result<PeerProcess> process = peer_process(qp.socket.get());
+  const Status status = process.ok()
+                            ? attach(qp, packet, std::move(fds), std::move(process).value())
+                            : process.status();
+  if (status.ok()) {
+    open(qp);
+  } else {
+    fail_connecting(qp, status);
+  }
+}
+
+void Channel::connection_closed(QueuePair& qp) {
+  const bool attached = qp.link == QueuePair::Link::kOpen;
+  close_socket(qp);
+  if (!attached) {  // it never had our memory
+    qp.peer_quiet = true;
+    fail_connecting(
+        qp, error(Code::kUnavailable, "softnic: QP {}: the peer refused", qp.core.number()));
+  } else {
+    break_queue_pair(
+        qp, kVendorPeerGone,
+        error(Code::kUnavailable, "softnic: QP {}: the peer is gone", qp.core.number()));
+  }
+  qp.link = QueuePair::Link::kClosed;
+  if (qp.peer_quiet) peer_is_quiet(qp);
+}
+
+// The peer is out of its mind. Its Reset, its end of the connection, or its exit will still tell
+// when it has let go of our memory; until then whatever else it says is dropped.
+void Channel::out_of_turn(QueuePair& qp, const char* what) {
+  if (qp.core.in_error()) return;
+  const Status why = error(Code::kProtocol, "softnic: QP {}: {}", qp.core.number(), what);
+  log_warn("{}", why.message());
+  if (qp.link == QueuePair::Link::kOpen) {
+    break_queue_pair(qp, kVendorBadPacket, why);
+  } else {
+    fail_connecting(qp, why);
   }
 }
 

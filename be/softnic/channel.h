@@ -88,6 +88,8 @@ class Channel final : public EventChannel {
   bool match(Visitor* visitor);  // true: it became a QP's connection, or was refused
   void drop(Visitor* visitor);
   void on_queue_pair(QueuePair& qp);
+  void connection_closed(QueuePair& qp);
+  void out_of_turn(QueuePair& qp, const char* what);
   void on_peer_exit(PeerWatch* watch);
   void on_timer();
 

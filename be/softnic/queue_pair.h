@@ -42,6 +42,7 @@ enum VendorError : uint32_t {
   kVendorBadSlot = 3,    // the peer wrote nonsense into our ring
   kVendorLocal = 4,      // fail_qp, or retired
   kVendorOverflow = 5,   // the completion queue has overflowed
+  kVendorBadPacket = 6,  // the peer said nonsense on the rendezvous connection
 };
 
 // The way to the connected peer.

@@ -66,7 +66,12 @@ void DevicePort::detach(uint32_t index, uint32_t completions) {
 bool DevicePort::poll() {
   ibv_wc completions[kBatch];
   const int count = ibv_poll_cq(cq_, kBatch, completions);
+  bool asked = false;
   for (int i = 0; i < count; ++i) {
+    // Flushed work says that its QP has failed, not why; the device's event does. The cause first.
+    if (completions[i].status == IBV_WC_WR_FLUSH_ERR && !std::exchange(asked, true)) {
+      on_ready(true, false);
+    }
     const uint32_t index = Engine::engine_index_of(completions[i].wr_id);
     EngineLink* link = index < links_.size() ? links_[index] : nullptr;
     if (link != nullptr) link->on_completion(completions[i]);

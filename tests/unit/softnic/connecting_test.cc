@@ -1,6 +1,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include "be/softnic/queue_pair.h"
 #include "be/softnic/rendezvous.h"
 #include "tests/unit/softnic/fixture.h"
 
@@ -77,8 +78,64 @@ TEST(SoftnicConnecting, ASquatterLearnsHalfOfTheTokenOnly) {
   packet.kind = softnic::PacketKind::kAccept;  // echoing it does not pass
   const int offered[3] = {fds.control.get(), fds.event.get(), -1};
   ASSERT_TRUE(softnic::send_packet(visitor.get(), packet, offered).ok());
-  EXPECT_TRUE(a.events().empty());
-  EXPECT_EQ(a.device->qp_state(a.qp), IBV_QPS_INIT);
+  const auto events = a.events();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].kind, DeviceEvent::Kind::kConnected);
+  EXPECT_EQ(events[0].status.code(), Code::kProtocol);
+  EXPECT_EQ(a.device->qp_state(a.qp), IBV_QPS_ERR);
+}
+
+// What a process that knows everything about `end` but its token gets to see. It says `hello`.
+std::string answer_to(End& end, const softnic::Packet& hello) {
+  const auto endpoint = softnic::decode_endpoint(end.endpoint()).value();
+  auto socket = softnic::connect_abstract(endpoint.socket_name);
+  EXPECT_TRUE(socket.ok());
+  UniqueFd control(memfd_create("stranger", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  const int offered[3] = {control.get(), control.get(), -1};
+  EXPECT_TRUE(softnic::send_packet(socket->get(), hello, offered).ok());
+  EXPECT_TRUE(end.events().empty());
+  softnic::Packet packet;
+  softnic::PacketFds fds;
+  const softnic::ReceiveResult result = softnic::receive_packet(socket->get(), &packet, &fds);
+  if (fds.control.valid() || fds.event.valid() || fds.data.valid()) return "descriptors";
+  return result == softnic::ReceiveResult::kPacket ? "a packet" : "nothing";
+}
+
+TEST(SoftnicConnecting, NoDescriptorIsHandedOutWithoutTheToken) {
+  End a;
+  End b;
+  ASSERT_TRUE(b.device->connect_qp(b.qp, a.endpoint(), kToken, false, {}).ok());
+  softnic::Packet hello;
+  hello.kind = softnic::PacketKind::kHello;
+  hello.target_qp = b.qp->qp_num;
+  hello.own_qp = a.qp->qp_num;
+  hello.instance = softnic::decode_endpoint(a.endpoint()).value().instance;
+  EXPECT_EQ(answer_to(b, hello), "nothing");
+  std::memcpy(hello.token_half, kToken + softnic::kTokenHalf, softnic::kTokenHalf);
+  EXPECT_EQ(answer_to(b, hello), "nothing");  // the half that b shows itself
+  std::memcpy(hello.token_half, kToken, softnic::kTokenHalf);
+  hello.token_half[softnic::kTokenHalf - 1] ^= 1;
+  EXPECT_EQ(answer_to(b, hello), "nothing");
+  // The one that is meant is still served.
+  ASSERT_TRUE(a.device->connect_qp(a.qp, b.endpoint(), kToken, true, {}).ok());
+  EXPECT_EQ(b.events().size(), 1u);
+  EXPECT_EQ(a.events().size(), 1u);
+  disconnect(a, b);
+}
+
+TEST(SoftnicConnecting, ATokenServesOnce) {
+  End a;
+  End b;
+  connect(a, b);
+  softnic::Packet hello;
+  hello.kind = softnic::PacketKind::kHello;
+  hello.target_qp = b.qp->qp_num;
+  hello.own_qp = a.qp->qp_num;
+  hello.instance = softnic::decode_endpoint(a.endpoint()).value().instance;
+  std::memcpy(hello.token_half, kToken, softnic::kTokenHalf);
+  EXPECT_EQ(answer_to(b, hello), "nothing");
+  EXPECT_EQ(b.device->qp_state(b.qp), IBV_QPS_RTS);
+  disconnect(a, b);
 }
 
 TEST(SoftnicConnecting, NobodyListeningIsToldAtOnce) {
@@ -123,6 +180,31 @@ TEST(SoftnicConnecting, ThePeerMayGiveUpWhileItIsAccepted) {
   const auto quiet = a.events();
   ASSERT_EQ(quiet.size(), 1u);
   EXPECT_EQ(quiet[0].token, token);
+}
+
+// A peer that floods the connection beside the rings must not keep the thread for itself.
+TEST(SoftnicConnecting, PacketsOutOfTurnEndThatQueuePairOnly) {
+  End a;
+  End b;
+  End c(a.device);
+  End d(b.device);
+  connect(a, b);
+  connect(c, d);
+  softnic::Packet nonsense;
+  nonsense.kind = softnic::PacketKind::kAccept;
+  const int socket = static_cast<softnic::QueuePair*>(a.qp)->socket.get();
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(softnic::send_packet(socket, nonsense, nullptr).ok());
+  const auto events = b.events();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].kind, DeviceEvent::Kind::kQpFatal);
+  EXPECT_EQ(events[0].status.code(), Code::kProtocol);
+  EXPECT_EQ(a.events().size(), 1u);  // it is told, and lets go of b
+  EXPECT_TRUE(b.events().empty());
+  EXPECT_TRUE(d.events().empty());
+  EXPECT_EQ(d.device->qp_state(d.qp), IBV_QPS_RTS);
+  EXPECT_EQ(b.retire(), kQuiescedNow);
+  EXPECT_EQ(a.retire(), kQuiescedNow);
+  disconnect(c, d);
 }
 
 TEST(SoftnicConnecting, GarbageOnTheSocketHarmsNobody) {
