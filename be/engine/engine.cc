@@ -124,7 +124,7 @@ void Engine::Impl::tick(Time now) {
 Time Engine::Impl::next_tick() const {
   switch (state_) {
     case State::kReady:
-      return std::min(keepalive_->next_tick(), memory_retry_);
+      return std::min(keepalive_->latest_tick(), memory_retry_);
     case State::kConnecting:
       return memory_retry_;
     case State::kFailing:

@@ -10,6 +10,10 @@
 // WRITE that arrives late). At most one WRITE of ours is on its way at a time. The timeout is at
 // least three of the peer's intervals.
 //
+//   due ......... latest = due + interval / 8        the next: an interval after this one
+//
+// So a thread wakes once for all engines that are due about then; from then on they tick together.
+//
 // Pure: it is told the time. Owned by one Engine, used on its I/O thread only.
 #pragma once
 
@@ -24,18 +28,21 @@ class Keepalive {
   Keepalive(Nanoseconds interval, Nanoseconds timeout, Nanoseconds peer_interval, Time start);
 
   Time next_tick() const { return due_; }
+  Time latest_tick() const { return saturating_add(due_, slack()); }
   Nanoseconds timeout() const { return interval_ * limit_; }  // in effect
 
   struct Verdict {
     bool dead = false;
     uint64_t write = 0;  // this sequence number is to be written; 0: nothing
   };
-  // `heard`: what is in our word. Does nothing before next_tick().
+  // `heard`: what is in our word. To be called at latest_tick(); does nothing before next_tick().
   Verdict tick(Time now, uint64_t heard);
 
   void written() { writing_ = false; }  // our WRITE has completed
 
  private:
+  Nanoseconds slack() const { return interval_ / 8; }
+
   Nanoseconds interval_;
   uint32_t limit_;
   Time due_;

@@ -79,7 +79,7 @@ Status IoThreadImpl::start() {
 bool IoThreadImpl::step() {
   const Inside inside(this);
   if (iterate()) {
-    idle_since_ = kNever;
+    busy();
   } else if (!shutdown_finished()) {
     idle(kNever, options_.spin_forever);
   }
@@ -99,13 +99,14 @@ bool IoThreadImpl::run_until(const std::function<bool()>& done, Time deadline, b
   driver_.store(this_thread_id(), std::memory_order_relaxed);
   const Inside inside(this);
   clock_due_ = true;
+  by_clock_ = false;
   for (;;) {
     if (done()) return true;
     const bool worked = iterate();
     if (done()) return true;
     if (now_ >= deadline) return false;
     if (worked) {
-      idle_since_ = kNever;
+      busy();
     } else {
       idle(deadline, spin_forever || options_.spin_forever);
     }
@@ -121,6 +122,7 @@ bool IoThreadImpl::iterate() {
   }
   read_clock();
   bool worked = inbox_.run_all();
+  if (worked) by_clock_ = false;
   worked |= run_scheduled();
   if (!ports_.empty() && poll_ports()) {
     worked = true;
@@ -128,6 +130,7 @@ bool IoThreadImpl::iterate() {
   }
   if (direct_ != nullptr) {
     if (direct_->poll_input()) {
+      by_clock_ = false;
       direct_misses_ = 0;
       worked = true;
       run_scheduled();
@@ -136,7 +139,10 @@ bool IoThreadImpl::iterate() {
     }
   }
   worked |= check_poller();
-  if (timers_.next() <= now_) worked |= timers_.run_due(now_) > 0;
+  if (timers_.next() <= now_ && timers_.run_due(now_) > 0) {
+    worked = true;
+    by_clock_ = false;
+  }
   worked |= run_scheduled();
   bury();
   in_iteration_ = false;
@@ -224,6 +230,10 @@ bool IoThreadImpl::run_scheduled() {
   return worked;
 }
 
+void IoThreadImpl::busy() {
+  if (!by_clock_) idle_since_ = kNever;
+}
+
 void IoThreadImpl::idle(Time deadline, bool spin_forever) {
   if (idle_since_ == kNever) idle_since_ = now_;
   if (spin_forever) {
@@ -244,10 +254,7 @@ void IoThreadImpl::sleep(Time deadline) {
   if (!ports_.empty()) {
     // A completion between the last poll and the arming raises no event: look once more.
     for (const auto& port : ports_) port->arm();
-    if (iterate()) {
-      idle_since_ = kNever;
-      return;
-    }
+    if (iterate()) return busy();
     until = std::min(until, timers_.next());
     for (const auto& port : ports_) until = std::min(until, port->next_tick());
   }
@@ -255,7 +262,16 @@ void IoThreadImpl::sleep(Time deadline) {
   // Handlers run inside of wait(): for them now() reads the clock.
   clock_due_ = true;
   asleep_ = true;  // a virtual Poller returns at once: we are asleep until the next iteration
-  if (poller_->wait(until) > 0) idle_since_ = kNever;
+  const Time asleep_since = world_.now();
+  const bool called = poller_->wait(until) > 0;
+  const Time awake_since = world_.now();
+  if (awake_since >= until) {
+    by_clock_ = true;
+  } else if (called && !(by_clock_ && awake_since - asleep_since < options_.spin)) {
+    // (Else the event is that our own keepalive has been written.)
+    by_clock_ = false;
+    idle_since_ = kNever;
+  }
 }
 
 void IoThreadImpl::add(std::unique_ptr<Resident> resident) {

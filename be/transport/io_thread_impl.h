@@ -111,6 +111,7 @@ class IoThreadImpl final : public IoThread {
   bool run_scheduled();
   bool poll_ports();
   void bury();
+  void busy();  // something was done
   void idle(Time deadline, bool spin_forever);
   void sleep(Time deadline);
   bool step();  // of a started thread; false: the loop ends
@@ -132,6 +133,9 @@ class IoThreadImpl final : public IoThread {
   Time idle_since_ = kNever;
   Time yielded_at_ = kNever;
   Time crowded_until_ = Time::min();
+  // Woken by the clock and by nobody since: to tick, after which nothing is to be expected soon. So
+  // it does not spin. (Traffic in that very moment costs one wake more.)
+  bool by_clock_ = false;
   bool in_iteration_ = false;
   bool asleep_ = false;  // posts have to wake us
   bool forked_ = false;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace be {
 namespace {
 
@@ -44,6 +46,15 @@ TEST_F(KeepaliveTest, OurOwnLateTickRestartsTheCount) {
 TEST_F(KeepaliveTest, ASlightlyLateTickCounts) {
   for (int i = 0; i < 4; ++i) keepalive_.tick(keepalive_.next_tick() + 900ms, 0);
   EXPECT_TRUE(keepalive_.tick(keepalive_.next_tick() + 900ms, 0).dead);
+}
+
+TEST_F(KeepaliveTest, TicksOfEnginesThatAreDueAboutTheSameTimeFallTogether) {
+  Keepalive other(1s, 5s, 1s, kStart + 100ms);
+  const Time wake = std::min(keepalive_.latest_tick(), other.latest_tick());
+  EXPECT_EQ(wake, kStart + 1125ms);
+  EXPECT_EQ(keepalive_.tick(wake, 0).write, 1u);
+  EXPECT_EQ(other.tick(wake, 0).write, 1u);
+  EXPECT_EQ(keepalive_.next_tick(), other.next_tick());
 }
 
 TEST_F(KeepaliveTest, NothingHappensBeforeTheTick) {
