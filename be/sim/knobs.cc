@@ -55,6 +55,14 @@ Work draw_work(Random& random) {
   work.start_within = random.between(0ns, 20ms);
   work.canaries = static_cast<uint32_t>(random.between(0, 4));
   work.parameter_server = random.one_in(4);
+  if (random.one_in(6)) {  // grants that are cancelled while others are given in their slots
+    work.conversations = static_cast<uint32_t>(random.between(8, 24));
+    work.messages = static_cast<uint32_t>(random.between(10, 40));
+    work.message_bytes = static_cast<uint32_t>(random.between(2 << 10, 32 << 10));
+    work.outstanding = static_cast<uint32_t>(random.between(4, 16));
+    work.close_early_one_in = random.between(1, 2);
+    work.parameter_server = false;
+  }
   return work;
 }
 
