@@ -88,8 +88,8 @@ TEST_F(SoftnicPacing, ASleepingReceiverIsWokenByWhatLeavesLater) {
   sleep_until_event(*a);
   a->poll();
   ASSERT_TRUE(b->readable());
-  EXPECT_EQ(b->poll().size(), 1u);
   EXPECT_EQ(b->events().size(), 1u);
+  EXPECT_EQ(b->poll().size(), 1u);
 }
 
 TEST_F(SoftnicPacing, WhatIsPostedInlineMayBeOverwrittenWhileItWaits) {
