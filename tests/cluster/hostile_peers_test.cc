@@ -238,7 +238,7 @@ TEST_P(HostilePeers, EndTheirOwnConnectionWithAName) {
     GetParam().tell(peer);
     peer.await_the_end();
   });
-  Victim victim(node_options());
+  EchoNode victim(node_options());
   const size_t live_before = victim.node->pool().stats().live_bytes;
   honest.tell(victim.port());
   ASSERT_EQ(honest.hear(), 1u);

@@ -55,7 +55,7 @@ TEST(SilentPeers, AThousandOfThemKeepNobodyFromConnectingInHalfASecond) {
   });
   NodeOptions options = node_options();
   options.handshake_timeout = 1s;
-  Victim victim(options);
+  EchoNode victim(options);
   NodeOptions honest_options = node_options();
   honest_options.driven = true;
   MachineLoad load;
@@ -201,7 +201,7 @@ class WithoutTheSecret : public testing::Test {
 
   test::Station station_;
   Buffer memory_;
-  Victim victim_;
+  EchoNode victim_;
   std::unique_ptr<HostileQueuePair> insider_;
   std::unique_ptr<Connection> friend_;
   std::vector<Treasure> treasures_;

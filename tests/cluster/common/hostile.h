@@ -112,9 +112,9 @@ bool wait_for(const Done& done, Nanoseconds patience = kPatience) {
 
 // --- The victim: a Node with its own thread, which sends every message back ---
 
-class Victim {
+class EchoNode {
  public:
-  explicit Victim(const NodeOptions& options) {
+  explicit EchoNode(const NodeOptions& options) {
     node = Node::create(kernel_world(), options).value();
     listener_ = node->listen(loopback(0),
                              [this](Socket& socket) {
@@ -141,7 +141,7 @@ class Victim {
 
  private:
   struct End final : SocketHandler {
-    explicit End(Victim& owner) : victim(owner) {}
+    explicit End(EchoNode& owner) : victim(owner) {}
     void on_open(Socket&) override {}
     void on_message(Socket& socket, Buffer message) override {
       Message echo(std::move(message));
@@ -152,7 +152,7 @@ class Victim {
       const std::lock_guard lock(victim.mutex_);
       ended = status;
     }
-    Victim& victim;
+    EchoNode& victim;
     Socket* open = nullptr;
     std::optional<Status> ended;
   };
