@@ -57,6 +57,7 @@ TEST(Explore, QueuePairThatBreaksBetweenOfferAndAnswerLeadsToTcp) {
     knobs.stream_latency = 20us;
     knobs.hosts.resize(2);
     for (HostKnobs& host : knobs.hosts) {
+      host.node.secret = "secret";
       host.node.memory.block_bytes = 64 << 10;
       host.node.memory.cap_bytes = 8 << 20;
     }
@@ -70,11 +71,14 @@ TEST(Explore, QueuePairThatBreaksBetweenOfferAndAnswerLeadsToTcp) {
     SocketOptions options;
     options.connect_timeout = 1s;
     cluster.at(0).node->connect(cluster.at(1).host->address(9000), options, &handler);
+    bool over = false;  // the moment may come too late
     simulation.after(moment, [&] {
+      if (over) return;
       cluster.at(0).device->break_queue_pairs(error(Code::kDeviceError, "broken by the test"));
     });
     ASSERT_TRUE(cluster.run_until([&] { return handler.closed == 1; }, simulation.now() + 5s));
     EXPECT_TRUE(handler.opened == 1 || !handler.how.ok());
+    over = true;
     listener->reset();
     cluster.tear_down();
     EXPECT_EQ(simulation.violation(), "");
