@@ -3,12 +3,13 @@
 //   posted --(its turn on the link)--> [ length / rate ] --> executed --[ delay ]--> may complete
 //
 // One link per device, which the work requests of all its QPs share, one at a time: a QP's next
-// request queues for the link when its last one has left, so QPs take turns. "Executed" is all
+// request queues for the link when its last one has left, so QPs take turns (but for a poll that
+// comes late: it may let one QP take the link again before it looks at the next). "Executed" is all
 // that it is without pacing: bytes of a WRITE in place, message in the peer's ring. The peer's
 // acknowledgement is still needed for the completion.
 //
-//   start = max(link free, request posted, last request of its QP gone)     due = start + length /
-//   rate
+//   start = max(link free, request posted, last request of its QP gone)
+//   due   = start + length / rate
 //
 // A poll that comes late thus executes what a NIC would have sent meanwhile, and the link loses no
 // time by it. Nobody waits here: polls look at the clock, sleepers are woken by the channel's
