@@ -21,7 +21,7 @@ struct Address {
   uint8_t ip[16] = {};
   uint16_t port = 0;  // host byte order
 
-  auto operator<=>(const Address&) const = default;
+  auto operator<=>(const Address&) const = default;  // NOLINT(modernize-use-nullptr): a false alarm
   bool is_ipv4() const;
   bool is_loopback() const;
   std::string to_string() const;  // "127.0.0.1:9000", "[::1]:9000"

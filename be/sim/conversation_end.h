@@ -18,6 +18,7 @@ class ConversationEnd final : public SocketHandler {
  public:
   ConversationEnd(Application& application, Process& process, Side side)
       : application_(application), process_(process), side_(side) {}
+  virtual ~ConversationEnd() = default;
 
   void take(Plan& plan);  // this is whose side we are
   Process& process() const { return process_; }

@@ -54,7 +54,7 @@ class Stream final : public Descriptor, public std::enable_shared_from_this<Stre
 
   size_t room() const { return unread_ >= kCapacity ? 0 : kCapacity - unread_; }
   void later(Task action);  // at the peer, in order
-  void arrive(std::string bytes);
+  void arrive(const std::string& bytes);
 
   Simulation& simulation_;
   const Nanoseconds latency_;

@@ -31,13 +31,13 @@ IoResult Stream::write(const iovec* iov, int count, Random& random) {
   if (random.one_in(kShortOneIn)) taken = random.between(1, taken);
   bytes.resize(taken);
   unread_ += taken;
-  later([peer = peer_, bytes = std::move(bytes)]() mutable {
-    if (const auto end = peer.lock()) end->arrive(std::move(bytes));
+  later([peer = peer_, bytes = std::move(bytes)] {
+    if (const auto end = peer.lock()) end->arrive(bytes);
   });
   return {IoResult::Kind::kOk, 0, taken};
 }
 
-void Stream::arrive(std::string bytes) {
+void Stream::arrive(const std::string& bytes) {
   if (reset_) return;
   if (closed_) {  // nobody will read it: the sender is told
     later([peer = peer_] {

@@ -250,6 +250,7 @@ TEST(Fork, TheDriverOfANodeGetsErrorsInTheChild) {
       ++answers;
     });
     node->thread(0).poll();
+    const int before = answers;  // a quick server may have answered already
     run_in_child([&] {
       for (Channel* each : {channel.get(), over_tcp.get()}) {
         EXPECT_IN_CHILD(names_fork(each->call_and_wait(kEcho, {}, {}).status()));
@@ -261,7 +262,7 @@ TEST(Fork, TheDriverOfANodeGetsErrorsInTheChild) {
         over_tcp.reset();
         node.reset();
       }
-      EXPECT_IN_CHILD(answers == 0);
+      EXPECT_IN_CHILD(answers == before);
     });
     ASSERT_TRUE(node->thread(0).run_until([&] { return answers == 1; }, node->world().now() + 20s));
   }
