@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "be/engine/engine_impl.h"
+#include "be/engine/engine.h"
 
 namespace be::sim {
 namespace {
@@ -68,7 +68,7 @@ Work draw_work(Random& random) {
 
 // What a host's engines keep registered, with the loss to size classes.
 uint64_t engine_memory(const EngineOptions& engine, uint64_t engines) {
-  const uint64_t receives = engine.recv_queue_depth + reserved_receives(engine);
+  const uint64_t receives = Engine::completions_needed(engine) - engine.send_queue_depth;
   const uint64_t each = receives * (engine.eager_bytes + engine.eager_bytes / 4 + 64) +
                         uint64_t{engine.send_queue_depth} * 128 + 4096;
   return engines * each;
