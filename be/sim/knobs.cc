@@ -86,7 +86,8 @@ void draw_faults(Random& random, Knobs& knobs) {
     Fault fault;
     fault.kind = static_cast<Fault::Kind>(random.below(6));
     fault.host = static_cast<uint32_t>(random.below(knobs.hosts.size()));
-    fault.when = Nanoseconds(random.spread(10'000, 60'000'000));
+    fault.when = random.one_in(2) ? Nanoseconds(random.spread(10'000, 60'000'000))
+                                  : random.between(1ms, 30ms);
     switch (fault.kind) {
       case Fault::Kind::kPause:
         fault.length = random.between(1us, fastest / 4);
@@ -144,6 +145,7 @@ Knobs draw_knobs(Random random) {
   if (faults) {  // so that there is something under way when they come
     knobs.work.conversations = std::max(knobs.work.conversations, 4u);
     knobs.work.messages = static_cast<uint32_t>(random.between(50, 250));
+    knobs.work.start_within = std::min<Nanoseconds>(knobs.work.start_within, 3ms);
     if (random.one_in(2))
       knobs.work.message_bytes = static_cast<uint32_t>(random.between(16 << 10, 96 << 10));
   }
