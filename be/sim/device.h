@@ -50,15 +50,11 @@ class RnicDevice final : public Device {
   ibv_qp_state qp_state(ibv_qp* qp) override;
   Result<QuiesceToken> retire_qp(ibv_qp* qp) override;
 
-  Host& host() { return host_; }
-  Fabric& fabric() { return fabric_; }
-
   // --- Faults
   void fail_after(uint64_t work_requests) { fail_after_ = work_requests; }  // 0: none
   void break_queue_pairs(const Status& why);  // IBV_EVENT_QP_FATAL for each
   void on_host_killed();                      // its QPs are gone; peers learn of it as Touch says
   void on_host_walled();                      // its own code learns that its QPs are broken
-  uint64_t injected() const { return injected_; }
 
   // Completions that a loop which sleeps in `poller` does not see and is not told of.
   bool slept_over(const VirtualPoller& poller) const;
@@ -127,7 +123,6 @@ class RnicDevice final : public Device {
   Time free_at_{};  // of our end of the wire
   QuiesceToken last_token_ = 0;
   uint64_t fail_after_ = 0;
-  uint64_t injected_ = 0;
   uint64_t most_written_ = 0;
 };
 

@@ -65,8 +65,6 @@ class Host final : public World {
   int open(std::shared_ptr<Descriptor> descriptor);
   Descriptor* find(int fd) const;
   void close(int fd);
-  size_t open_descriptors() const { return descriptors_.size(); }
-  const std::map<int, std::shared_ptr<Descriptor>>& descriptors() const { return descriptors_; }
 
   // Called after each step of a loop and each task of a worker.
   std::function<void()> after_step;

@@ -241,6 +241,4 @@ std::string ParameterWork::unfinished() const {
   return text;
 }
 
-void ParameterWork::check() {}
-
 }  // namespace be::sim

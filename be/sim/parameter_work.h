@@ -30,7 +30,7 @@ class ParameterWork final : public Workload {
   void start() override;
   bool done() const override;
   std::string unfinished() const override;
-  void check() override;
+  void check() override {}  // everything is checked as it is answered
 
  private:
   struct Count {

@@ -4,7 +4,6 @@
 // draws of another.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 

@@ -98,7 +98,6 @@ void RnicDevice::transmit() {
 void RnicDevice::send_packet(QueuePair& qp) {
   const PostedSend& send = qp.to_send.front();
   if (qp.sent_of_front == 0 && fail_after_ != 0 && --fail_after_ == 0) {
-    ++injected_;
     simulation_.note(Happening::kFault, host_.index(), qp.qp_num, 0);
     qp.core.sends().fail_execution(IBV_WC_LOC_QP_OP_ERR);
     return report(qp);

@@ -50,5 +50,19 @@ TEST_F(LogTest, BracesInAnArgumentAreNotAFormat) {
   EXPECT_THAT(written_by([] { log_error("{}", "{} {x}"); }), EndsWith("{} {x}\n"));
 }
 
+TEST_F(LogTest, LinesGoToTheSinkAndNotToStandardError) {
+  std::string line;
+  LogLevel level = LogLevel::kDebug;
+  set_log_sink([&](LogLevel of, std::string_view text) {
+    level = of;
+    line = text;
+  });
+  EXPECT_EQ(written_by([] { log_error("{} broke", 7); }), "");
+  set_log_sink({});
+  EXPECT_EQ(line, "7 broke");
+  EXPECT_EQ(level, LogLevel::kError);
+  EXPECT_NE(written_by([] { log_error("again"); }), "");
+}
+
 }  // namespace
 }  // namespace be
