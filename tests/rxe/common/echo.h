@@ -1,0 +1,50 @@
+// An echo over RPC on nodes that take nothing but RDMA hardware.
+//
+// Replies are the request's body, its bytes changed, so that neither end can return its own.
+// Failures are GoogleTest's; what cannot go on throws.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "be/base/stream_network.h"
+#include "be/rpc/channel.h"
+#include "be/rpc/server.h"
+#include "be/transport/node.h"
+
+namespace be::rxe {
+
+class EchoServer {
+ public:
+  static std::unique_ptr<EchoServer> start(const std::string& address);
+
+  const Address& address() const { return server_->address(); }
+  void wait_until_told_to_end();  // EchoClient::end_server
+
+ private:
+  EchoServer();
+
+  std::unique_ptr<Node> node_;
+  std::unique_ptr<rpc::Server> server_;
+  std::atomic<bool> ended_{false};
+};
+
+class EchoClient {
+ public:
+  explicit EchoClient(const Address& server);
+
+  void wait_for_server();  // that it listens
+  void expect_echo(size_t bytes) { expect_echoes(1, bytes); }
+  void expect_echoes(int count, size_t bytes);  // all outstanding at once
+  void end_server();
+  std::optional<TransportKind> transport() const { return channel_->transport(); }
+
+ private:
+  std::unique_ptr<Node> node_;
+  std::unique_ptr<rpc::Channel> channel_;
+};
+
+}  // namespace be::rxe
