@@ -11,42 +11,94 @@ void CentralList::init(size_t size_class, PageHeap& heap, PageTable& table) {
   table_ = &table;
   class_index_ = size_class;
   class_ = kSizeClasses[size_class];
+  // Exact for offsets below 2^16, the longest span: the error offset * (inverse - 2^32 / bytes) is
+  // below 2^16, less than the 2^32 / bytes that would carry over.
+  recent_limit_ = std::clamp<size_t>(kRecentBytes / class_.bytes, kMaxCachedObjects, kMaxRecent);
+  recent_.reserve(recent_limit_);
+  inverse_ = ((uint64_t{1} << 32) + class_.bytes - 1) / class_.bytes;
 }
 
 Status CentralList::take(void** objects, size_t wanted, size_t& count) {
-  for (;;) {
+  {
+    std::lock_guard lock(lock_);
+    count = take_recent(objects, wanted);
+    if (count == 0) count = take_from_spans(objects, wanted);
+    counts_.out += count;
+  }
+  if (count > 0) return ok_status();
+  BE_ASSIGN_OR_RETURN(const uint32_t first_page, heap_->allocate_pages(class_.span_pages));
+  std::lock_guard lock(lock_);
+  count = take_from_new_span(first_page, objects, wanted);
+  counts_.out += count;
+  ++counts_.spans;
+  return ok_status();
+}
+
+void CentralList::give(std::span<void* const> objects) {
+  Emptied emptied;
+  {
+    std::lock_guard lock(lock_);
+    if (recent_.size() + objects.size() > recent_limit_) settle_oldest(emptied);
+    recent_.insert(recent_.end(), objects.begin(), objects.end());
+    counts_.out -= objects.size();
+  }
+  give_pages_back(emptied);
+}
+
+void CentralList::settle() {
+  for (bool done = false; !done;) {
+    Emptied emptied;
     {
-      std::lock_guard lock(mutex_);
-      count = take_from_spans(objects, wanted);
+      std::lock_guard lock(lock_);
+      settle_oldest(emptied);
+      done = recent_.empty();
     }
-    if (count > 0) return ok_status();
-    BE_RETURN_IF_ERROR(add_span());
+    give_pages_back(emptied);
   }
 }
 
-void CentralList::give(void* const* objects, size_t count) {
-  std::array<uint32_t, kMaxCachedObjects> emptied;  // first pages of spans
-  size_t emptied_count = 0;
-  {
-    std::lock_guard lock(mutex_);
-    for (size_t i = 0; i < count; ++i) {
-      Span* span = nullptr;
-      if (!put_back(objects[i], span)) continue;
-      emptied[emptied_count++] = span->first_page;
-      unused_.push_back(span);
-    }
+void CentralList::settle_oldest(Emptied& emptied) {
+  const size_t count = std::min(kSettled, recent_.size());
+  for (size_t i = 0; i < count; ++i) {
+    Span* span = nullptr;
+    if (!put_back(recent_[i], span)) continue;
+    emptied.first_pages[emptied.count++] = span->first_page;
+    unused_.push_back(span);
   }
-  for (size_t i = 0; i < emptied_count; ++i) heap_->free_pages(emptied[i]);
+  recent_.erase(recent_.begin(), recent_.begin() + static_cast<ptrdiff_t>(count));
+  counts_.spans -= emptied.count;
+}
+
+void CentralList::give_pages_back(const Emptied& emptied) {
+  if (emptied.count > 0) heap_->free_pages({emptied.first_pages.data(), emptied.count});
+}
+
+CentralList::Counts CentralList::counts() const {
+  std::lock_guard lock(lock_);
+  return counts_;
+}
+
+size_t CentralList::take_recent(void** objects, size_t wanted) {
+  const size_t count = std::min(wanted, recent_.size());
+  std::copy_n(recent_.end() - static_cast<ptrdiff_t>(count), count, objects);
+  recent_.resize(recent_.size() - count);
+  return count;
 }
 
 size_t CentralList::take_from_spans(void** objects, size_t wanted) {
   size_t count = 0;
-  while (count < wanted && partial_ != nullptr) {
-    Span& span = *partial_;
-    const size_t part = std::min<size_t>(wanted - count, span.free);
-    take_from(span, objects + count, part);
-    count += part;
-    if (span.free == 0) unlink(span);
+  for (Span*& fullest : partial_) {
+    while (count < wanted && fullest != nullptr) {
+      Span& span = *fullest;
+      const size_t part = std::min<size_t>(wanted - count, span.free);
+      const size_t old_free = span.free;
+      take_from(span, objects + count, part);
+      count += part;
+      if (span.free == 0 || fullness(span.free) != fullness(old_free)) {
+        unlink(span, old_free);
+        if (span.free > 0) link(span);
+      }
+    }
   }
   return count;
 }
@@ -69,34 +121,38 @@ bool CentralList::put_back(void* object, Span*& span) {
   span = table_->spans[table_->page_of(object)];
   const auto offset =
       static_cast<uint32_t>(static_cast<uint8_t*>(object) - table_->address_of(span->first_page));
-  const uint32_t index = offset / class_.bytes;
+  const auto index = static_cast<uint32_t>(offset * inverse_ >> 32);
   const uint64_t bit = uint64_t{1} << (index % 64);
-  assert(offset % class_.bytes == 0 && (span->bits[index / 64] & bit) == 0);
+  assert(offset == index * class_.bytes && (span->bits[index / 64] & bit) == 0);
   span->bits[index / 64] |= bit;
   span->hint = std::min(span->hint, static_cast<uint16_t>(index / 64));
-  if (span->free++ == 0) link(*span);
-  if (span->free < class_.span_objects) return false;
-  unlink(*span);
-  return true;
+  const size_t old_free = span->free++;
+  const bool whole = span->free == class_.span_objects;
+  if (old_free == 0 || whole || fullness(span->free) != fullness(old_free)) {
+    if (old_free > 0) unlink(*span, old_free);
+    if (!whole) link(*span);
+  }
+  return whole;
 }
 
-Status CentralList::add_span() {
-  BE_ASSIGN_OR_RETURN(const uint32_t first, heap_->allocate_pages(class_.span_pages));
-  std::lock_guard lock(mutex_);
+// Something is taken at once: a span that is whole is in no list.
+size_t CentralList::take_from_new_span(uint32_t first_page, void** objects, size_t wanted) {
   Span* span = new_span();
-  *span = {.first_page = first,
+  *span = {.first_page = first_page,
            .free = class_.span_objects,
            .hint = 0,
            .next = nullptr,
            .previous = nullptr,
            .bits = {}};
   for (size_t i = 0; i < class_.span_objects; ++i) span->bits[i / 64] |= uint64_t{1} << (i % 64);
-  for (uint32_t page = first; page < first + class_.span_pages; ++page) {
+  for (uint32_t page = first_page; page < first_page + class_.span_pages; ++page) {
     table_->kinds[page] = static_cast<uint8_t>(class_index_);
     table_->spans[page] = span;
   }
-  link(*span);
-  return ok_status();
+  const size_t count = std::min<size_t>(wanted, span->free);
+  take_from(*span, objects, count);
+  if (span->free > 0) link(*span);
+  return count;
 }
 
 Span* CentralList::new_span() {
@@ -112,16 +168,19 @@ Span* CentralList::new_span() {
 }
 
 void CentralList::link(Span& span) {
+  Span*& head = partial_[fullness(span.free)];
   span.previous = nullptr;
-  span.next = partial_;
-  if (partial_ != nullptr) partial_->previous = &span;
-  partial_ = &span;
+  span.next = head;
+  if (head != nullptr) head->previous = &span;
+  head = &span;
 }
 
-void CentralList::unlink(Span& span) {
+// `old_free`: what span.free was when it was linked.
+void CentralList::unlink(Span& span, size_t old_free) {
+  Span*& head = partial_[fullness(old_free)];
   if (span.previous != nullptr) span.previous->next = span.next;
   if (span.next != nullptr) span.next->previous = span.previous;
-  if (partial_ == &span) partial_ = span.next;
+  if (head == &span) head = span.next;
 }
 
 }  // namespace be::memory

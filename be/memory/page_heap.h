@@ -3,48 +3,67 @@
 //
 //   pages     from PageRuns over single blocks; a new block when no run is long enough
 //   blocks    more than a block: a run of blocks of its own, one region (keys never cross)
-//   kept      empty blocks and returned runs, up to kKeptBytes: registered, ready for any use;
-//             what is more goes back to the system on the thread that freed it, outside the lock
+//   kept      empty blocks and returned runs: registered, ready for any use
+//
+// Nothing is given back to the system by those who free. release_unused(), called every few seconds
+// by somebody who may take his time, gives back what nobody has needed since the call before, but
+// never so much that less than kept_bytes are kept:
+//
+//   low water   least bytes kept since the last call
+//   released    max(0, low water - kept_bytes), in whole blocks
 //
 // Any thread. One lock for pages; growth is serialised by a second one, so that threads who meet
 // an exhausted heap together make one block and not one each. A failure to grow is retried once
 // with everything kept given back; then it names the cap, the system call or the device.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "be/base/status.h"
 #include "be/memory/block_source.h"
 #include "be/memory/page_runs.h"
+#include "be/memory/size_classes.h"
+#include "be/memory/spin_lock.h"
 
 namespace be::memory {
 
-inline constexpr size_t kPageBytes = 4096;
-inline constexpr int kPageShift = 12;
-
 class PageHeap {
  public:
-  static constexpr size_t kKeptBytes = size_t{64} << 20;
+  struct Counts {
+    size_t runs = 0;         // given out: of pages, of blocks
+    size_t bytes = 0;        // of these runs
+    size_t kept_blocks = 0;  // empty
+  };
 
-  explicit PageHeap(BlockSource& blocks);
+  // `settle` makes those who hold pages give back what they can spare; called before growth, with
+  // no lock held that they need.
+  PageHeap(BlockSource& blocks, size_t kept_bytes, std::function<void()> settle);
 
-  // First page of a run of `pages` pages, at most a block's, within one block.
-  Result<uint32_t> allocate_pages(uint32_t pages);
-  void free_pages(uint32_t first_page);
+  // First page of a run of `pages` pages, at most a block's, within one block, at a multiple of
+  // `alignment` pages. The runs that begin at `freed` are given back first, under the same lock.
+  Result<uint32_t> allocate_pages(uint32_t pages, uint32_t alignment = 1,
+                                  std::span<const uint32_t> freed = {});
+  void free_pages(std::span<const uint32_t> first_pages);
 
   // First page of a run of `count` > 1 whole blocks.
   Result<uint32_t> allocate_blocks(uint32_t count);
   void free_blocks(uint32_t first_page);
 
-  // Bytes of what allocate_pages or allocate_blocks gave out at `first_page`.
-  size_t bytes_at(uint32_t first_page) const;
-  size_t block_bytes() const { return blocks_.block_bytes(); }
+  // Of a run that is given out, asked by its owner: no lock.
+  uint32_t run_pages(uint32_t first_page) const { return pages_.length(first_page); }
+  uint32_t run_blocks(uint32_t first_page) const { return run_blocks_[first_page >> block_shift_]; }
 
-  // Gives all that is kept back to the system.
-  void release_kept();
+  size_t block_bytes() const { return blocks_.block_bytes(); }
+  Counts counts() const;
+
+  void release_unused();
+  void release_kept();  // all of it
 
  private:
   struct Run {
@@ -52,19 +71,27 @@ class PageHeap {
     uint32_t count;
   };
 
-  bool take_kept_run(uint32_t count, Run& out);  // under mutex_
-  size_t kept_bytes() const;                     // under mutex_
-  Result<uint32_t> grow(uint32_t count);         // under growth_mutex_
+  uint32_t take_pages(uint32_t pages, uint32_t alignment);                        // under lock_
+  bool take_kept_run(uint32_t count, Run& out);                                   // under lock_
+  size_t kept_blocks() const { return pages_.free_blocks() + kept_run_blocks_; }  // under lock_
+  Result<uint32_t> grow(uint32_t count);  // under growth_mutex_
+  void release_kept(size_t blocks);
 
   BlockSource& blocks_;
-  const uint32_t pages_per_block_;
+  const std::function<void()> settle_;
+  const int block_shift_;    // page number >> it = block number
+  const size_t kept_limit_;  // blocks
 
-  std::mutex growth_mutex_;  // taken before mutex_
+  std::mutex growth_mutex_;  // taken before lock_
 
-  mutable std::mutex mutex_;  // the rest
+  mutable SpinLock lock_;  // the rest
   PageRuns pages_;
   std::vector<Run> kept_runs_;
+  size_t kept_run_blocks_ = 0;        // in kept_runs_
   std::vector<uint32_t> run_blocks_;  // by block: length of the block run that begins there, or 0
+  size_t used_block_runs_ = 0;
+  size_t used_run_blocks_ = 0;
+  size_t low_water_ = 0;  // blocks
 };
 
 }  // namespace be::memory

@@ -1,5 +1,6 @@
 #include "be/memory/page_runs.h"
 
+#include <algorithm>
 #include <bit>
 #include <cassert>
 
@@ -21,13 +22,20 @@ uint32_t PageRuns::take_block() {
   return first / pages_per_block_;
 }
 
-uint32_t PageRuns::take(uint32_t pages) {
-  const uint32_t found = shortest_bin(pages);
+uint32_t PageRuns::take(uint32_t pages, uint32_t alignment) {
+  assert(pages > 0 && pages <= pages_per_block_ && alignment <= pages_per_block_);
+  // A run of that length has an aligned part that is long enough wherever it begins.
+  const uint32_t found = shortest_bin(std::min(pages + alignment - 1, pages_per_block_));
   if (found == 0) return kNoPage;
-  const uint32_t first = heads_[found];
-  remove(first);
-  if (found > pages) insert(first + pages, found - pages);
+  const uint32_t free_first = heads_[found];
+  const uint32_t first = (free_first + alignment - 1) & ~(alignment - 1);
+  const uint32_t before = first - free_first;
+  remove(free_first);
+  if (before > 0) insert(free_first, before);
+  if (found > before + pages) insert(first + pages, found - before - pages);
   tag(first, pages, false);
+  used_pages_ += pages;
+  ++used_runs_;
   return first;
 }
 
@@ -35,6 +43,8 @@ void PageRuns::give(uint32_t first_page) {
   uint32_t first = first_page;
   uint32_t length = pages_[first].length;
   assert(!pages_[first].free && length > 0);
+  used_pages_ -= length;
+  --used_runs_;
   if (first % pages_per_block_ != 0 && pages_[first - 1].free) {
     const uint32_t before = pages_[first - 1].length;
     first -= before;

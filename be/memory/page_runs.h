@@ -7,8 +7,9 @@
 // take: the shortest free run that suffices, split. give: merged with free neighbours at once,
 // so no two free runs of a block touch. Both O(pages_per_block / 64) words, usually one.
 //
-// Pure: knows page and block numbers only. Guarded by its owner's lock. Never fails but for
-// "no run is long enough".
+// Pure: knows page and block numbers only. Guarded by its owner's lock, but for length() of a run
+// that is in use: its tags do not change until it is given back. Never fails but for "no run is
+// long enough".
 #pragma once
 
 #include <cstddef>
@@ -29,12 +30,16 @@ class PageRuns {
   void add_block(uint32_t block);  // becomes one free run
   uint32_t take_block();           // takes a block that is wholly free out, or kNoBlock
 
-  uint32_t take(uint32_t pages);  // first page, or kNoPage; requires 0 < pages <= a block's
+  // First page, a multiple of `alignment` (a power of two, at most a block's pages), or kNoPage;
+  // requires 0 < pages <= a block's.
+  uint32_t take(uint32_t pages, uint32_t alignment = 1);
   void give(uint32_t first_page);
   uint32_t length(uint32_t first_page) const { return pages_[first_page].length; }
 
   size_t free_blocks() const { return free_blocks_; }  // blocks without a used page
   size_t free_pages() const { return free_pages_; }
+  size_t used_pages() const { return used_pages_; }
+  size_t used_runs() const { return used_runs_; }
 
  private:
   struct Page {
@@ -55,6 +60,8 @@ class PageRuns {
   std::vector<uint64_t> non_empty_;  // bit per length
   size_t free_blocks_ = 0;
   size_t free_pages_ = 0;
+  size_t used_pages_ = 0;  // free + used = pages of the blocks that were added
+  size_t used_runs_ = 0;
 };
 
 }  // namespace be::memory

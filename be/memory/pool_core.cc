@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cassert>
 #include <string_view>
 #include <utility>
@@ -15,33 +16,48 @@ constexpr std::string_view kPoolName = "the registered pool";
 
 }  // namespace
 
-PoolCore::PoolCore(std::unique_ptr<BlockSource> blocks)
+PoolCore::PoolCore(std::unique_ptr<BlockSource> blocks, const PoolOptions& options)
     : blocks_(std::move(blocks)),
-      heap_(*blocks_),
+      range_bytes_(blocks_->range().bytes()),
+      heap_(*blocks_, options.kept_bytes, [this] { settle(); }),
       table_(blocks_->range().base(), blocks_->range().bytes()),
-      caches_(central_) {
+      caches_(central_, heap_) {
   for (size_t i = 0; i < kSizeClassCount; ++i) central_[i].init(i, heap_, table_);
-}
-
-void PoolCore::deallocate(void* pointer) {
-  const size_t offset = static_cast<size_t>(static_cast<uint8_t*>(pointer) - table_.base);
-  if (offset >= blocks_->range().bytes()) [[unlikely]] {
-    if (pointer != nullptr) log_error("deallocate of {}, which is not of this pool", pointer);
-    return;
-  }
-  const uint8_t kind = table_.kinds[offset >> kPageShift];
-  if (kind < kSizeClassCount) [[likely]] {
-    deallocate_small(pointer, kind);
-  } else {
-    deallocate_large(pointer, kind);
-  }
 }
 
 size_t PoolCore::usable_size(const void* pointer) const {
   const uint32_t page = table_.page_of(pointer);
   const uint8_t kind = table_.kinds[page];
   if (kind < kSizeClassCount) return kSizeClasses[kind].bytes;
-  return in_child() ? 0 : heap_.bytes_at(page);
+  if (in_child()) return 0;
+  return kind == PageTable::kPageRun ? size_t{heap_.run_pages(page)} * kPageBytes
+                                     : heap_.run_blocks(page) * heap_.block_bytes();
+}
+
+Result<PoolCore::Allocation> PoolCore::allocate(size_t size) {
+  if (size - 1 >= kMaxSmallBytes) return allocate_large(size, kPageBytes);
+  const size_t size_class = size_class_of(size);
+  caches_.current();  // from now on known
+  if (void* object = allocate_cached(size))
+    return Allocation{object, kSizeClasses[size_class].bytes};
+  return allocate_small(size_class);
+}
+
+Result<PoolCore::Allocation> PoolCore::allocate_aligned(size_t size, size_t alignment) {
+  if (!std::has_single_bit(alignment) || alignment > heap_.block_bytes()) {
+    return error(
+        Code::kInvalidArgument,
+        "an alignment of {} bytes: it must be a power of two up to memory.block_size_bytes "
+        "= {}",
+        alignment, heap_.block_bytes());
+  }
+  if (size - 1 < kMaxSmallBytes && alignment <= kPageBytes) {
+    // Spans begin at a page, so objects whose size is a multiple of the alignment have it.
+    for (size_t i = size_class_of(size); i < kSizeClassCount; ++i) {
+      if (kSizeClasses[i].bytes % alignment == 0) return allocate(kSizeClasses[i].bytes);
+    }
+  }
+  return allocate_large(size, std::max(alignment, kPageBytes));
 }
 
 Result<PoolCore::Allocation> PoolCore::allocate_small(size_t size_class) {
@@ -51,9 +67,7 @@ Result<PoolCore::Allocation> PoolCore::allocate_small(size_t size_class) {
     make_room();
     BE_RETURN_IF_ERROR(refill(size_class, object));
   }
-  const size_t bytes = kSizeClasses[size_class].bytes;
-  count_live(1, static_cast<int64_t>(bytes));
-  return Allocation{object, bytes};
+  return Allocation{object, kSizeClasses[size_class].bytes};
 }
 
 // Half a cache's worth from the central list: one for the caller, the others for later.
@@ -63,22 +77,20 @@ Status PoolCore::refill(size_t size_class, void*& object) {
   size_t count = 0;
   BE_RETURN_IF_ERROR(central_[size_class].take(batch.data(), wanted, count));
   object = batch[--count];
-  if (count == 0) return ok_status();
-  ThreadCache* cache = caches_.current();
-  if (cache == nullptr || !cache->enter()) {
-    central_[size_class].give(batch.data(), count);
-    return ok_status();
+  size_t kept = 0;
+  ThreadCache* cache = count > 0 ? caches_.current() : nullptr;
+  if (cache != nullptr && cache->enter()) {
+    kept = cache->bin(size_class).push_all({batch.data(), count});
+    cache->leave();
   }
-  ThreadCache::Bin& bin = cache->bin(size_class);
-  const size_t kept = std::min<size_t>(count, bin.limit - bin.count);
-  std::copy_n(batch.data(), kept, bin.objects + bin.count);
-  bin.count += static_cast<uint32_t>(kept);
-  cache->leave();
-  if (kept < count) central_[size_class].give(batch.data() + kept, count - kept);
+  if (kept < count) {
+    central_[size_class].give({batch.data() + kept, count - kept});
+    tell_the_starved(size_class);
+  }
   return ok_status();
 }
 
-Result<PoolCore::Allocation> PoolCore::allocate_large(size_t size) {
+Result<PoolCore::Allocation> PoolCore::allocate_large(size_t size, size_t alignment) {
   if (size == 0) return error(Code::kInvalidArgument, "an allocation of 0 bytes");
   if (in_child()) return forked_status(kPoolName);
   if (size > blocks_->cap_bytes()) {
@@ -86,77 +98,102 @@ Result<PoolCore::Allocation> PoolCore::allocate_large(size_t size) {
                  blocks_->cap_bytes());
   }
   uint8_t kind = 0;
-  auto page = take_large(size, kind);
+  auto page = take_large(size, alignment, kind);
   if (!page.ok()) {
     make_room();
-    page = take_large(size, kind);
+    page = take_large(size, alignment, kind);
   }
   BE_ASSIGN_OR_RETURN(const uint32_t first, std::move(page));
   table_.kinds[first] = kind;
-  const size_t bytes = heap_.bytes_at(first);
-  count_live(1, static_cast<int64_t>(bytes));
-  return Allocation{table_.address_of(first), bytes};
+  void* pointer = table_.address_of(first);
+  return Allocation{pointer, usable_size(pointer)};
 }
 
-Result<uint32_t> PoolCore::take_large(size_t size, uint8_t& kind) {
-  const size_t block_bytes = blocks_->block_bytes();
+Result<uint32_t> PoolCore::take_large(size_t size, size_t alignment, uint8_t& kind) {
+  const size_t block_bytes = heap_.block_bytes();
   if (size <= block_bytes) {
     kind = PageTable::kPageRun;
-    return heap_.allocate_pages(static_cast<uint32_t>((size + kPageBytes - 1) / kPageBytes));
+    return take_pages(static_cast<uint32_t>((size + kPageBytes - 1) / kPageBytes),
+                      static_cast<uint32_t>(alignment / kPageBytes));
   }
   kind = PageTable::kBlockRun;
   return heap_.allocate_blocks(static_cast<uint32_t>((size + block_bytes - 1) / block_bytes));
 }
 
-void PoolCore::deallocate_small(void* object, size_t size_class) {
-  const int64_t bytes = kSizeClasses[size_class].bytes;
+// What the thread has freed goes back under the same lock.
+Result<uint32_t> PoolCore::take_pages(uint32_t pages, uint32_t alignment) {
+  std::array<uint32_t, ThreadCache::FreedRuns::kRuns> freed;
+  size_t count = 0;
   ThreadCache* cache = caches_.current();
-  if (cache == nullptr || !cache->enter()) [[unlikely]] {
-    if (in_child()) return;
-    central_[size_class].give(&object, 1);
-    caches_.ownerless().add(-1, -bytes);
-    if (waiters_.starved()) waiters_.fire();
-    return;
-  }
-  if (waiters_.starved()) [[unlikely]] {
+  if (cache != nullptr && cache->freed().count() > 0 && cache->enter()) {
+    count = cache->freed().take_all(freed);
     cache->leave();
-    central_[size_class].give(&object, 1);
-    cache->live().add_by_owner(-1, -bytes);
-    waiters_.fire();
+  }
+  return heap_.allocate_pages(pages, alignment, {freed.data(), count});
+}
+
+void PoolCore::deallocate_slow(void* pointer) {
+  const size_t offset = static_cast<size_t>(static_cast<uint8_t*>(pointer) - table_.base);
+  if (offset >= range_bytes_) {
+    if (pointer != nullptr) log_error("deallocate of {}, which is not of this pool", pointer);
     return;
   }
-  ThreadCache::Bin& bin = cache->bin(size_class);
+  if (in_child()) return;
+  const uint8_t kind = table_.kinds[offset >> kPageShift];
+  if (kind < kSizeClassCount) {
+    deallocate_small(pointer, kind);
+  } else {
+    deallocate_large(pointer, kind);
+  }
+  tell_the_starved(kind);
+}
+
+// After something was given back: a failing allocation may have emptied caches and stacks while it
+// was in our hands. `kind`: of its pages.
+void PoolCore::tell_the_starved(uint8_t kind) {
+  if (!waiters_.starved()) return;
+  if (kind < kSizeClassCount) central_[kind].settle();
+  waiters_.fire();
+}
+
+// Past the cache, or into it after half of what it holds has gone.
+void PoolCore::deallocate_small(void* object, size_t size_class) {
   std::array<void*, kMaxCachedObjects> batch;
-  size_t surplus = 0;
-  if (bin.count == bin.limit) [[unlikely]] {
-    // The older half goes: the newer is warm.
-    surplus = bin.limit / 2;
-    std::copy_n(bin.objects, surplus, batch.data());
-    std::copy(bin.objects + surplus, bin.objects + bin.count, bin.objects);
-    bin.count -= static_cast<uint32_t>(surplus);
+  size_t count = 0;
+  bool cached = false;
+  ThreadCache* cache = waiters_.starved() ? nullptr : caches_.current();
+  if (cache != nullptr && cache->enter()) {
+    ThreadCache::Bin& bin = cache->bin(size_class);
+    if (bin.room() == 0) count = bin.take_oldest(bin.count() / 2, batch.data());
+    cached = bin.push(object);
+    cache->leave();
   }
-  bin.objects[bin.count++] = object;
-  cache->leave();
-  cache->live().add_by_owner(-1, -bytes);
-  if (surplus > 0) {
-    central_[size_class].give(batch.data(), surplus);
-    // A failing allocation may have drained the caches while the batch was in our hands.
-    if (waiters_.starved()) waiters_.fire();
-  }
+  if (!cached) batch[count++] = object;
+  if (count > 0) central_[size_class].give({batch.data(), count});
 }
 
 void PoolCore::deallocate_large(void* pointer, uint8_t kind) {
-  if (in_child()) return;
   const uint32_t page = table_.page_of(pointer);
   assert(pointer == table_.address_of(page));
-  const auto bytes = static_cast<int64_t>(heap_.bytes_at(page));
   if (kind == PageTable::kPageRun) {
-    heap_.free_pages(page);
+    deallocate_pages(page);
   } else {
     heap_.free_blocks(page);
   }
-  count_live(-1, -bytes);
-  if (waiters_.starved()) waiters_.fire();
+}
+
+void PoolCore::deallocate_pages(uint32_t first_page) {
+  std::array<uint32_t, ThreadCache::FreedRuns::kRuns + 1> freed;
+  size_t count = 0;
+  ThreadCache* cache = waiters_.starved() ? nullptr : caches_.current();
+  if (cache != nullptr && cache->enter()) {
+    const bool kept = cache->freed().push(first_page, heap_.run_pages(first_page));
+    if (!kept) count = cache->freed().take_all(freed);
+    cache->leave();
+    if (kept) return;
+  }
+  freed[count++] = first_page;
+  heap_.free_pages({freed.data(), count});
 }
 
 Status PoolCore::adopt(void* memory, size_t size) {
@@ -170,7 +207,8 @@ Status PoolCore::adopt(void* memory, size_t size) {
     blocks_->refund(size);
     return status;
   }
-  count_live(1, static_cast<int64_t>(size));
+  adopted_bytes_.fetch_add(size, std::memory_order_relaxed);
+  adopted_.fetch_add(1, std::memory_order_relaxed);
   return ok_status();
 }
 
@@ -180,34 +218,67 @@ void PoolCore::release_adopted(void* memory, size_t size) {
     log_error("adopted memory stays registered: {}", status.to_string());
   }
   blocks_->refund(size);
-  count_live(-1, -static_cast<int64_t>(size));
+  adopted_bytes_.fetch_sub(size, std::memory_order_relaxed);
+  adopted_.fetch_sub(1, std::memory_order_relaxed);
   if (waiters_.starved()) waiters_.fire();
 }
 
 PoolStats PoolCore::stats() const {
-  if (in_child()) return {.cap_bytes = blocks_->cap_bytes()};  // nothing of it is the child's
+  PoolStats stats{.cap_bytes = blocks_->cap_bytes()};
+  if (in_child()) return stats;  // nothing of it is the child's
+  const ThreadCaches::Freed freed = caches_.freed();
+  const PageHeap::Counts heap = heap_.counts();
+  // In signed numbers: the parts are of slightly different moments.
+  auto bytes = static_cast<int64_t>(heap.bytes) - static_cast<int64_t>(freed.bytes);
+  auto runs = static_cast<int64_t>(heap.runs) - static_cast<int64_t>(freed.runs);
+  for (size_t i = 0; i < kSizeClassCount; ++i) {
+    const CentralList::Counts counts = central_[i].counts();
+    const auto live =
+        static_cast<int64_t>(counts.out) - static_cast<int64_t>(caches_.cached_objects(i));
+    runs += live - static_cast<int64_t>(counts.spans);
+    bytes += live * kSizeClasses[i].bytes -
+             static_cast<int64_t>(counts.spans * kSizeClasses[i].span_pages * kPageBytes);
+  }
   const RegionTable& regions = blocks_->regions();
-  // Sums of counters that move meanwhile can be off for a moment, even below zero.
-  return {.registered_bytes = blocks_->registered_bytes(),
-          .live_bytes = static_cast<size_t>(std::max<int64_t>(0, caches_.live_bytes())),
-          .peak_registered_bytes = blocks_->peak_registered_bytes(),
-          .cap_bytes = blocks_->cap_bytes(),
-          .allocations = static_cast<uint64_t>(std::max<int64_t>(0, caches_.live_allocations())),
-          .registrations = regions.registrations(),
-          .deregistrations = regions.deregistrations()};
+  stats.registered_bytes = blocks_->registered_bytes();
+  stats.live_bytes = static_cast<size_t>(std::max<int64_t>(0, bytes)) +
+                     adopted_bytes_.load(std::memory_order_relaxed);
+  stats.cached_bytes = stats.registered_bytes - std::min(stats.registered_bytes, stats.live_bytes);
+  stats.peak_registered_bytes = blocks_->peak_registered_bytes();
+  stats.allocations =
+      static_cast<uint64_t>(std::max<int64_t>(0, runs)) + adopted_.load(std::memory_order_relaxed);
+  stats.registrations = regions.registrations();
+  stats.deregistrations = regions.deregistrations();
+  return stats;
 }
 
-void PoolCore::count_live(int64_t count, int64_t bytes) {
-  if (ThreadCache* cache = caches_.current()) {
-    cache->live().add_by_owner(count, bytes);
-  } else {
-    caches_.ownerless().add(count, bytes);
+std::vector<SizeClassStats> PoolCore::size_class_stats() const {
+  std::vector<SizeClassStats> stats(kSizeClassCount);
+  for (size_t i = 0; i < kSizeClassCount; ++i) {
+    stats[i].object_bytes = kSizeClasses[i].bytes;
+    if (in_child()) continue;
+    const CentralList::Counts counts = central_[i].counts();
+    const size_t cached = caches_.cached_objects(i);
+    stats[i].live_objects = counts.out - std::min<uint64_t>(counts.out, cached);
+    stats[i].cached_objects = cached;
+    stats[i].span_bytes = counts.spans * kSizeClasses[i].span_pages * kPageBytes;
   }
+  return stats;
+}
+
+void PoolCore::release_unused() {
+  settle();
+  heap_.release_unused();
+}
+
+void PoolCore::settle() {
+  caches_.drain();
+  for (CentralList& list : central_) list.settle();
 }
 
 void PoolCore::make_room() {
   waiters_.starve();
-  caches_.drain();
+  settle();
 }
 
 }  // namespace be::memory

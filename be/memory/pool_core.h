@@ -9,6 +9,10 @@
 // drained, so that "the cap is reached" means it. From then on the next free goes past the
 // caches, so that it helps at once, and tells those who wait (FreeWaiters).
 //
+// Nothing is counted per operation; what is alive follows from who holds what:
+//
+//   alive = out of central lists and heap - in threads' caches + adopted
+//
 // In a forked child it is dead (base/fork.h): allocations fail by name, memory that is given back
 // stays where it is, no lock is taken. allocate and deallocate find out where they have to leave
 // the hot path anyway: nobody has a ThreadCache there.
@@ -16,17 +20,20 @@
 // Any thread. Outlives its RegisteredPool if Buffers do.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
+#include <vector>
 
 #include "be/base/status.h"
 #include "be/memory/block_source.h"
 #include "be/memory/central_list.h"
 #include "be/memory/free_waiters.h"
 #include "be/memory/page_heap.h"
-#include "be/memory/registered_pool.h"
+#include "be/memory/page_table.h"
+#include "be/memory/pool_options.h"
+#include "be/memory/pool_stats.h"
 #include "be/memory/thread_caches.h"
 
 namespace be::memory {
@@ -38,19 +45,29 @@ class PoolCore {
     size_t bytes = 0;  // usable
   };
 
-  explicit PoolCore(std::unique_ptr<BlockSource> blocks);
+  PoolCore(std::unique_ptr<BlockSource> blocks, const PoolOptions& options);
 
-  Result<Allocation> allocate(size_t size) {
-    if (size - 1 < kMaxSmallBytes) [[likely]] {
-      const size_t size_class = size_class_of(size);
-      if (void* object = pop_cached(size_class)) [[likely]] {
-        return Allocation{object, kSizeClasses[size_class].bytes};
-      }
-      return allocate_small(size_class);
-    }
-    return allocate_large(size);
+  // From the thread's cache, no more: null if it has none, or the size is not small.
+  void* allocate_cached(size_t size) {
+    if (size - 1 >= kMaxSmallBytes) return nullptr;
+    ThreadCache* cache = caches_.current_if_known();
+    if (cache == nullptr || !cache->enter()) [[unlikely]]
+      return nullptr;
+    void* object = cache->bin(size_class_of(size)).pop();
+    cache->leave();
+    return object;
   }
-  void deallocate(void* pointer);
+  Result<Allocation> allocate(size_t size);
+  Result<Allocation> allocate_aligned(size_t size, size_t alignment);
+  void deallocate(void* pointer) {
+    const size_t offset = static_cast<size_t>(static_cast<uint8_t*>(pointer) - table_.base);
+    if (offset < range_bytes_) [[likely]] {
+      const uint8_t kind = table_.kinds[offset >> kPageShift];
+      if (kind < kSizeClassCount && push_cached(kind, pointer)) [[likely]]
+        return;
+    }
+    deallocate_slow(pointer);
+  }
   size_t usable_size(const void* pointer) const;
 
   Status adopt(void* memory, size_t size);
@@ -58,35 +75,43 @@ class PoolCore {
 
   bool in_child() const { return caches_.in_child(); }
   PoolStats stats() const;
+  std::vector<SizeClassStats> size_class_stats() const;
   FreeWaiters& waiters() { return waiters_; }
   BlockSource& blocks() { return *blocks_; }
+  void release_unused();
 
  private:
-  void* pop_cached(size_t size_class) {
-    ThreadCache* cache = caches_.current();
-    if (cache == nullptr || !cache->enter()) [[unlikely]]
-      return nullptr;
-    ThreadCache::Bin& bin = cache->bin(size_class);
-    void* object = bin.count > 0 ? bin.objects[--bin.count] : nullptr;
+  // False: no cache, no room in it, or somebody waits for memory.
+  bool push_cached(size_t size_class, void* object) {
+    ThreadCache* cache = caches_.current_if_known();
+    if (cache == nullptr || waiters_.starved() || !cache->enter()) [[unlikely]]
+      return false;
+    const bool pushed = cache->bin(size_class).push(object);
     cache->leave();
-    if (object != nullptr) cache->live().add_by_owner(1, kSizeClasses[size_class].bytes);
-    return object;
+    return pushed;
   }
   Result<Allocation> allocate_small(size_t size_class);
-  Result<Allocation> allocate_large(size_t size);
+  Result<Allocation> allocate_large(size_t size, size_t alignment);
   Status refill(size_t size_class, void*& object);
-  Result<uint32_t> take_large(size_t size, uint8_t& kind);
+  Result<uint32_t> take_large(size_t size, size_t alignment, uint8_t& kind);
+  Result<uint32_t> take_pages(uint32_t pages, uint32_t alignment);
+  void deallocate_slow(void* pointer);
   void deallocate_small(void* object, size_t size_class);
   void deallocate_large(void* pointer, uint8_t kind);
-  void count_live(int64_t count, int64_t bytes);
+  void deallocate_pages(uint32_t first_page);
+  void tell_the_starved(uint8_t kind);
   void make_room();
+  void settle();  // whatever is free is in the heap afterwards, as far as whole spans are
 
   std::unique_ptr<BlockSource> blocks_;
+  const size_t range_bytes_;
   PageHeap heap_;
   PageTable table_;
   CentralLists central_;
   ThreadCaches caches_;
   FreeWaiters waiters_;
+  std::atomic<size_t> adopted_bytes_ = 0;
+  std::atomic<size_t> adopted_ = 0;
 };
 
 }  // namespace be::memory

@@ -46,7 +46,7 @@ Result<std::unique_ptr<RegisteredPool>> RegisteredPool::create(const PoolOptions
                                                                memory::SystemCalls& calls) {
   BE_ASSIGN_OR_RETURN(auto blocks, memory::BlockSource::create(options, calls));
   return std::unique_ptr<RegisteredPool>(
-      new RegisteredPool(std::make_unique<memory::PoolCore>(std::move(blocks))));
+      new RegisteredPool(std::make_unique<memory::PoolCore>(std::move(blocks), options)));
 }
 
 RegisteredPool::RegisteredPool(std::unique_ptr<memory::PoolCore> core)
@@ -77,7 +77,19 @@ Result<size_t> RegisteredPool::add_device(Device* device) {
 }
 
 Result<void*> RegisteredPool::allocate(size_t size) {
+  if (void* cached = core_->allocate_cached(size)) [[likely]]
+    return cached;
+  return allocate_uncached(size);
+}
+
+// Apart, so that the path above needs no stack frame.
+[[gnu::noinline]] Result<void*> RegisteredPool::allocate_uncached(size_t size) {
   BE_ASSIGN_OR_RETURN(const auto allocation, core_->allocate(size));
+  return allocation.pointer;
+}
+
+Result<void*> RegisteredPool::allocate_aligned(size_t size, size_t alignment) {
+  BE_ASSIGN_OR_RETURN(const auto allocation, core_->allocate_aligned(size, alignment));
   return allocation.pointer;
 }
 
@@ -122,6 +134,14 @@ void RegisteredPool::cancel_on_free(uint64_t id) {
 
 bool RegisteredPool::starved() const { return core_->waiters().starved(); }
 
+void RegisteredPool::release_unused() {
+  if (!core_->in_child()) core_->release_unused();
+}
+
 PoolStats RegisteredPool::stats() const { return core_->stats(); }
+
+std::vector<SizeClassStats> RegisteredPool::size_class_stats() const {
+  return core_->size_class_stats();
+}
 
 }  // namespace be

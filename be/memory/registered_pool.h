@@ -28,31 +28,19 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "be/base/status.h"
 #include "be/memory/buffer.h"
+#include "be/memory/pool_options.h"
+#include "be/memory/pool_stats.h"
 #include "be/verbs/device.h"
 
 namespace be {
 
-struct PoolOptions {
-  size_t block_bytes = size_t{4} << 20;  // power of two, >= 64 KiB
-  size_t cap_bytes = 0;                  // 0: a quarter of RAM
-};
-
 struct RegionKeys {
   uint32_t lkey = 0;
   uint32_t rkey = 0;
-};
-
-struct PoolStats {
-  size_t registered_bytes = 0;
-  size_t live_bytes = 0;
-  size_t peak_registered_bytes = 0;
-  size_t cap_bytes = 0;
-  uint64_t allocations = 0;  // alive
-  uint64_t registrations = 0;
-  uint64_t deregistrations = 0;
 };
 
 namespace memory {
@@ -81,6 +69,8 @@ class RegisteredPool {
   // Aligned to 16 bytes (64 from 64 bytes on). size 0, or more than the cap, is
   // kInvalidArgument: it would be in vain to try again.
   Result<void*> allocate(size_t size);
+  // At a multiple of `alignment`: a power of two, at most block_bytes (kInvalidArgument).
+  Result<void*> allocate_aligned(size_t size, size_t alignment);
   void deallocate(void* pointer);
   size_t usable_size(const void* pointer) const;
 
@@ -111,12 +101,18 @@ class RegisteredPool {
   // An allocation has failed, and nothing has been given back since.
   bool starved() const;
 
+  // Deregisters and returns to the system what nobody has needed since the last call, above
+  // kept_bytes. For a thread that may block for milliseconds, every few seconds (Node does it).
+  void release_unused();
+
   PoolStats stats() const;
+  std::vector<SizeClassStats> size_class_stats() const;  // by object_bytes
 
  private:
   friend class Buffer;
 
   explicit RegisteredPool(std::unique_ptr<memory::PoolCore> core);
+  Result<void*> allocate_uncached(size_t size);
   const RegionKeys* adopted_region(const void* pointer, size_t index) const;
 
   // The core can outlive the pool (see above), so it is what a Buffer remembers.

@@ -1,11 +1,13 @@
 // The sizes that small allocations are rounded up to, and the spans they are cut from.
 //
-//   16 32 48 64 | 128 192 256 | 320 384 448 512 | 640 768 896 1024 | ... | ... 14336 16384
+//   16 32 48 64 | 128 192 ... 1024 | 1152 1280 ... 2048 | 2304 ... 4096 | ... | 15360 16384
 //
-// From 256 on four steps a doubling: at most a quarter is lost. From 64 on all are multiples of
-// 64, and spans begin at a page, so objects of at least 64 bytes are aligned to 64.
-// A span is 16 to 64 KiB: large enough for eight objects or 64 KiB, and nothing left over
-// exceeds an eighth.
+// Multiples of 16 up to 64, of 64 up to 1024; from there on eight steps a doubling: a twenty-fourth
+// is lost on average, an eighth at most. From 64 on all are multiples of 64, and spans begin at a
+// page, so objects of at least 64 bytes are aligned to 64.
+//
+// A span is the smallest number of pages, 4 to 16, with at least four objects and at most 3 % left
+// over: small spans are more often empty as a whole, and then serve other sizes.
 //
 // Constants, computed by the compiler.
 #pragma once
@@ -16,6 +18,8 @@
 
 namespace be::memory {
 
+inline constexpr size_t kPageBytes = 4096;
+inline constexpr int kPageShift = 12;
 inline constexpr size_t kMaxSmallBytes = 16384;
 
 struct SizeClass {
@@ -27,17 +31,19 @@ struct SizeClass {
 
 namespace size_classes_internal {
 
-inline constexpr size_t kPage = 4096;
-inline constexpr size_t kCount = 31;
+inline constexpr size_t kCount = 51;
+inline constexpr size_t kCachedBytes = 131072;
 
 constexpr SizeClass make_class(size_t bytes) {
-  size_t span = 4 * kPage;
-  while (span < 16 * kPage && (span < 8 * bytes || span % bytes > span / 8)) span += kPage;
-  size_t cached = 65536 / bytes;
+  size_t pages = 4;
+  while (pages * kPageBytes < 4 * bytes ||
+         pages * kPageBytes % bytes * 100 > pages * kPageBytes * 3)
+    ++pages;
+  size_t cached = kCachedBytes / bytes;
   if (cached > 128) cached = 128;
   return {.bytes = static_cast<uint32_t>(bytes),
-          .span_pages = static_cast<uint16_t>(span / kPage),
-          .span_objects = static_cast<uint16_t>(span / bytes),
+          .span_pages = static_cast<uint16_t>(pages),
+          .span_objects = static_cast<uint16_t>(pages * kPageBytes / bytes),
           .cached = static_cast<uint16_t>(cached)};
 }
 
@@ -46,10 +52,13 @@ constexpr std::array<SizeClass, kCount> make_classes() {
   size_t index = 0;
   for (size_t bytes = 16; bytes <= kMaxSmallBytes;) {
     classes[index++] = make_class(bytes);
-    size_t step = 16;
-    while (step * 8 <= bytes) step *= 2;
-    if (bytes >= 64 && step < 64) step = 64;
-    bytes += step;
+    if (bytes < 64) {
+      bytes += 16;
+    } else {
+      size_t step = 64;
+      while (step * 16 <= bytes) step *= 2;
+      bytes += step;
+    }
   }
   return classes;
 }
@@ -80,7 +89,7 @@ inline constexpr size_t kCachedObjectsInAll = [] {
 
 static_assert(kSizeClasses.front().bytes == 16 && kSizeClasses.back().bytes == kMaxSmallBytes);
 static_assert(kSizeClasses.front().span_objects == kMaxSpanObjects);
-static_assert(kSizeClasses.back().cached == 4);
+static_assert(kSizeClasses.back().cached >= 4);
 
 // Requires 0 < size <= kMaxSmallBytes.
 constexpr size_t size_class_of(size_t size) { return kClassBySize[(size + 15) / 16]; }

@@ -1,4 +1,10 @@
-// What one thread keeps of each size class: an array of pointers, newest on top.
+// What one thread keeps for itself: free objects of each size class, and the page runs that it has
+// freed since it last took one.
+//
+//   bin       an array of pointers, newest on top; 0 <= count <= limit
+//   freed     up to kFreedRuns runs of at most kFreedPages pages together. They go back under the
+//             lock that the next large allocation takes anyway, so a thread that replaces large
+//             memory takes one lock and not two.
 //
 // Its owner enters it without a lock or an atomic read-modify-write; another thread can close
 // it, which costs that thread a system call and the owner nothing:
@@ -12,50 +18,86 @@
 //
 // Either the owner sees `closed`, or the other sees `busy`: the fence that the owner does not
 // pay for is executed for it. (Dice et al., "Asymmetric Dekker synchronization".)
+//
+// Counts are written by whoever is inside and read by anybody, for statistics.
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
+#include <span>
 
 #include "be/memory/size_classes.h"
 
 namespace be::memory {
 
-// Allocations alive and their usable bytes. A thread frees what others have allocated, so one
-// thread's share may be negative; the sum over all is right once they are quiet.
-struct LiveCount {
-  std::atomic<int64_t> allocations = 0;
-  std::atomic<int64_t> bytes = 0;
+// Written by one thread at a time, read by all.
+class SharedCount {
+ public:
+  uint32_t get() const { return value_.load(std::memory_order_relaxed); }
+  void set(uint32_t value) { value_.store(value, std::memory_order_relaxed); }
 
-  void add_by_owner(int64_t count, int64_t size) {  // one thread only writes
-    allocations.store(allocations.load(std::memory_order_relaxed) + count,
-                      std::memory_order_relaxed);
-    bytes.store(bytes.load(std::memory_order_relaxed) + size, std::memory_order_relaxed);
-  }
-  void add(int64_t count, int64_t size) {
-    allocations.fetch_add(count, std::memory_order_relaxed);
-    bytes.fetch_add(size, std::memory_order_relaxed);
-  }
+ private:
+  std::atomic<uint32_t> value_ = 0;
 };
 
 class alignas(64) ThreadCache {
  public:
-  struct Bin {
-    uint32_t count = 0;
-    uint32_t limit = 0;
-    void** objects = nullptr;
+  class Bin {
+   public:
+    uint32_t count() const { return count_.get(); }
+    uint32_t room() const { return limit_ - count_.get(); }
+    void* pop() {  // null: empty
+      const uint32_t count = count_.get();
+      if (count == 0) [[unlikely]]
+        return nullptr;
+      count_.set(count - 1);
+      return objects_[count - 1];
+    }
+    bool push(void* object) {  // false: full
+      const uint32_t count = count_.get();
+      if (count == limit_) [[unlikely]]
+        return false;
+      objects_[count] = object;
+      count_.set(count + 1);
+      return true;
+    }
+    size_t push_all(std::span<void* const> objects);  // how many had room
+    // The older ones go: the newer are warm.
+    size_t take_oldest(size_t most, void** objects);
+
+   private:
+    friend class ThreadCache;
+    SharedCount count_;
+    uint32_t limit_ = 0;
+    void** objects_ = nullptr;
   };
 
-  ThreadCache() {
-    size_t offset = 0;
-    for (size_t i = 0; i < kSizeClassCount; ++i) {
-      bins_[i] = {.count = 0, .limit = kSizeClasses[i].cached, .objects = &slots_[offset]};
-      offset += kSizeClasses[i].cached;
+  class FreedRuns {
+   public:
+    static constexpr size_t kRuns = 8;
+    static constexpr uint32_t kPages = 512;  // 2 MiB
+
+    bool push(uint32_t first_page, uint32_t pages) {  // false: full
+      const uint32_t count = count_.get();
+      if (count == kRuns || pages_.get() + pages > kPages) return false;
+      first_pages_[count] = first_page;
+      count_.set(count + 1);
+      pages_.set(pages_.get() + pages);
+      return true;
     }
-  }
+    size_t take_all(std::span<uint32_t> first_pages);  // of at least kRuns; how many
+    uint32_t count() const { return count_.get(); }
+    uint32_t pages() const { return pages_.get(); }
+
+   private:
+    SharedCount count_;
+    SharedCount pages_;
+    std::array<uint32_t, kRuns> first_pages_;
+  };
+
+  ThreadCache();
 
   // Owner. False: closed by another thread, do without the cache this time.
   bool enter() {
@@ -68,8 +110,8 @@ class alignas(64) ThreadCache {
   }
   void leave() { busy_.store(false, std::memory_order_release); }
 
-  Bin& bin(size_t size_class) { return bins_[size_class]; }  // entered or closed
-  LiveCount& live() { return live_; }
+  Bin& bin(size_t size_class) { return bins_[size_class]; }  // entered or closed; count(): always
+  FreedRuns& freed() { return freed_; }                      // likewise
 
   // Another thread, one at a time; between close() and asking busy(), membarrier.
   void close() { closed_.store(true, std::memory_order_seq_cst); }
@@ -79,7 +121,7 @@ class alignas(64) ThreadCache {
  private:
   std::atomic<bool> busy_ = false;
   std::atomic<bool> closed_ = false;
-  LiveCount live_;
+  FreedRuns freed_;
   std::array<Bin, kSizeClassCount> bins_;
   std::array<void*, kCachedObjectsInAll> slots_;
 };

@@ -74,8 +74,9 @@ OfThisThread::~OfThisThread() {
 
 thread_local constinit ThreadCaches::LastUsed ThreadCaches::last_used = {0, nullptr};
 
-ThreadCaches::ThreadCaches(CentralLists& central)
+ThreadCaches::ThreadCaches(CentralLists& central, PageHeap& heap)
     : central_(central),
+      heap_(heap),
       number_(enlist(this)),
       fork_watcher_([](void* self) { static_cast<ThreadCaches*>(self)->die_in_child(); }, this),
       can_close_(membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)) {}
@@ -132,30 +133,34 @@ void ThreadCaches::retire(ThreadCache* cache) {
   std::lock_guard lock(mutex_);
   last_used = {0, nullptr};  // called on the cache's thread
   empty(*cache);
-  ownerless_.add(cache->live().allocations.load(), cache->live().bytes.load());
   std::erase_if(caches_, [&](const auto& owned) { return owned.get() == cache; });
 }
 
 void ThreadCaches::empty(ThreadCache& cache) {
+  std::array<void*, kMaxCachedObjects> objects;
   for (size_t i = 0; i < kSizeClassCount; ++i) {
-    ThreadCache::Bin& bin = cache.bin(i);
-    if (bin.count > 0) central_[i].give(bin.objects, bin.count);
-    bin.count = 0;
+    const size_t count = cache.bin(i).take_oldest(objects.size(), objects.data());
+    if (count > 0) central_[i].give({objects.data(), count});
   }
+  std::array<uint32_t, ThreadCache::FreedRuns::kRuns> freed;
+  const size_t count = cache.freed().take_all(freed);
+  if (count > 0) heap_.free_pages({freed.data(), count});
 }
 
-int64_t ThreadCaches::live_allocations() const {
+size_t ThreadCaches::cached_objects(size_t size_class) const {
   std::lock_guard lock(mutex_);
-  int64_t sum = ownerless_.allocations.load(std::memory_order_relaxed);
-  for (const auto& cache : caches_)
-    sum += cache->live().allocations.load(std::memory_order_relaxed);
+  size_t sum = 0;
+  for (const auto& cache : caches_) sum += cache->bin(size_class).count();
   return sum;
 }
 
-int64_t ThreadCaches::live_bytes() const {
+ThreadCaches::Freed ThreadCaches::freed() const {
   std::lock_guard lock(mutex_);
-  int64_t sum = ownerless_.bytes.load(std::memory_order_relaxed);
-  for (const auto& cache : caches_) sum += cache->live().bytes.load(std::memory_order_relaxed);
+  Freed sum;
+  for (const auto& cache : caches_) {
+    sum.runs += cache->freed().count();
+    sum.bytes += size_t{cache->freed().pages()} * kPageBytes;
+  }
   return sum;
 }
 

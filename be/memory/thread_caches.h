@@ -28,26 +28,34 @@ using CentralLists = std::array<CentralList, kSizeClassCount>;
 
 class ThreadCaches {
  public:
-  explicit ThreadCaches(CentralLists& central);
+  struct Freed {  // FreedRuns of all threads
+    size_t runs = 0;
+    size_t bytes = 0;
+  };
+
+  ThreadCaches(CentralLists& central, PageHeap& heap);
   ~ThreadCaches();
   ThreadCaches(const ThreadCaches&) = delete;
   ThreadCaches& operator=(const ThreadCaches&) = delete;
 
   // The calling thread's. Null while it is ending, and in a forked child: then do without.
   ThreadCache* current() {
-    if (last_used.pool_number == number_) [[likely]]
-      return last_used.cache;
-    return find_or_make();
+    ThreadCache* cache = current_if_known();
+    return cache != nullptr ? cache : find_or_make();
+  }
+  // Null also if the thread has not used this pool before, or another one since: for hot paths,
+  // which have a slow one to go to.
+  ThreadCache* current_if_known() const {
+    return last_used.pool_number == number_ ? last_used.cache : nullptr;
   }
 
-  // Moves what all threads keep to the central lists: whatever was freed before the call is
-  // there afterwards (a kernel without membarrier: the calling thread's only). A few
+  // Moves what all threads keep to the central lists and the heap: whatever was freed before the
+  // call is there afterwards (a kernel without membarrier: the calling thread's only). A few
   // microseconds; the caller must not have entered its cache.
   void drain();
 
-  int64_t live_allocations() const;
-  int64_t live_bytes() const;
-  LiveCount& ownerless() { return ownerless_; }  // counts of those without a cache
+  size_t cached_objects(size_t size_class) const;  // in all threads
+  Freed freed() const;
 
   void retire(ThreadCache* cache);  // its thread ends
 
@@ -66,6 +74,7 @@ class ThreadCaches {
   void die_in_child();
 
   CentralLists& central_;
+  PageHeap& heap_;
   const uint64_t number_;
   const ForkGuard fork_guard_;
   const ForkWatcher fork_watcher_;
@@ -73,7 +82,6 @@ class ThreadCaches {
 
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<ThreadCache>> caches_;
-  LiveCount ownerless_;
 };
 
 }  // namespace be::memory

@@ -64,7 +64,7 @@ class Thread {
     double waited = 0;
     for (size_t loop = 0; loop < workload_.loops; ++loop) {
       free_received();
-      for (size_t i = 0; i < workload_.operations_per_loop / 2; ++i) step();
+      for (size_t i = 0; i < workload_.operations_per_loop; ++i) replace();
       const double waiting = thread_seconds();
       hand_over();
       waited += thread_seconds() - waiting;
@@ -78,7 +78,7 @@ class Thread {
   WorkloadResult result;
 
  private:
-  void step() {
+  void replace() {
     void*& slot = slots_[next_random() % slots_.size()];
     if (slot != nullptr) {
       if (++freed_ % kCrossEvery == 0) {
@@ -96,9 +96,7 @@ class Thread {
   }
 
   void free(void* block) {
-    if (block == nullptr) return;
-    allocator_.deallocate(block);
-    ++result.operations;
+    if (block != nullptr) allocator_.deallocate(block);
   }
 
   void free_received() {

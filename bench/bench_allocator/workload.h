@@ -2,14 +2,14 @@
 //
 // Each thread keeps `slots` live blocks and replaces random ones:
 //
-//   one step    free the slot's block, allocate another of a random size, write into each page
+//   operation   free the slot's block, allocate another of a random size, write into each page
 //   LARGE       64 KiB to 1 MiB, density falling exponentially; 200 slots, 2000 operations a loop
 //   SMALL       16 B to 16 KiB, density falling linearly; 5000 slots, 50000 operations a loop
 //   crossing    every tenth freed block is kept until the loop ends; all of them are then handed to
 //               the next thread, which frees them at the start of its next loop
 //
 // A thread hands over only when the last hand-over was taken, so memory in flight is bounded
-// whatever the scheduler does. An operation is one allocation or one free. Time is the threads' own
+// whatever the scheduler does. Time is the threads' own
 // CPU time from their first operation to their last, page faults and growth included, waiting for
 // the other threads excluded.
 #pragma once

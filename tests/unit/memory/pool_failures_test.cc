@@ -37,8 +37,8 @@ class BrokenSystemCalls : public memory::SystemCalls {
   int add_seals(int fd, int seals) override {
     return fails("add_seals") ? -1 : SystemCalls::add_seals(fd, seals);
   }
-  void* map_shared(int fd, size_t length) override {
-    return fails("map_shared") ? MAP_FAILED : SystemCalls::map_shared(fd, length);
+  void* map_shared(int fd, size_t length, size_t alignment) override {
+    return fails("map_shared") ? MAP_FAILED : SystemCalls::map_shared(fd, length, alignment);
   }
   int fallocate(int fd, int mode, off_t offset, off_t length) override {
     const bool punches = (mode & FALLOC_FL_PUNCH_HOLE) != 0;

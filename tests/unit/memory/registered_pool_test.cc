@@ -157,26 +157,53 @@ TEST_F(RegisteredPoolTest, EmptyBlocksAreKeptForTheNextUse) {
   EXPECT_EQ(pool_->stats().deregistrations, 0u);
 }
 
-TEST_F(RegisteredPoolTest, MoreThanAFewEmptyBlocksGoBackToTheSystem) {
+TEST_F(RegisteredPoolTest, WhatNobodyNeedsForAWhileGoesBackToTheSystem) {
   constexpr size_t kKept = size_t{64} << 20;
   make_pool(200 * kBlock);
   const std::vector<void*> all = allocate_many(100, kBlock);
-  EXPECT_EQ(pool_->stats().registered_bytes, 100 * kBlock);
+  pool_->release_unused();  // all of it is in use
   for (void* pointer : all) pool_->deallocate(pointer);
+  EXPECT_EQ(pool_->stats().registered_bytes, 100 * kBlock);
+  pool_->release_unused();  // it was needed since the last call
+  EXPECT_EQ(pool_->stats().registered_bytes, 100 * kBlock);
+  pool_->release_unused();
   EXPECT_EQ(pool_->stats().registered_bytes, kKept);
   EXPECT_EQ(pool_->stats().peak_registered_bytes, 100 * kBlock);
   EXPECT_EQ(pool_->stats().deregistrations, 36u);
-  pool_->deallocate(allocate(100 * kBlock));  // larger than what is kept: not kept
-  EXPECT_LE(pool_->stats().registered_bytes, kKept);
+  pool_->release_unused();
+  EXPECT_EQ(pool_->stats().registered_bytes, kKept);
+}
+
+TEST_F(RegisteredPoolTest, MemoryThatIsNeededNowAndThenIsKept) {
+  make_pool(200 * kBlock);
+  for (int round = 0; round < 5; ++round) {
+    for (void* pointer : allocate_many(100, kBlock)) pool_->deallocate(pointer);
+    pool_->release_unused();
+  }
+  EXPECT_EQ(pool_->stats().registered_bytes, 100 * kBlock);
+  EXPECT_EQ(pool_->stats().deregistrations, 0u);
+}
+
+TEST_F(RegisteredPoolTest, RunsOfBlocksGoBackAsAWhole) {
+  make_pool(200 * kBlock);
+  pool_->deallocate(allocate(100 * kBlock));
+  pool_->release_unused();
+  pool_->release_unused();
+  EXPECT_EQ(pool_->stats().registered_bytes, 100 * kBlock);  // more than what is over 64 MiB
+  pool_->deallocate(allocate(30 * kBlock));
+  pool_->release_unused();
+  pool_->release_unused();
+  EXPECT_EQ(pool_->stats().registered_bytes, 100 * kBlock);
 }
 
 TEST_F(RegisteredPoolTest, MemoryThatWentBackReadsAsZerosWhenItComesAgain) {
   make_pool(200 * kBlock);
   for (int round = 0; round < 2; ++round) {
-    auto* run = static_cast<uint8_t*>(allocate(100 * kBlock));
+    auto* run = static_cast<uint8_t*>(allocate(200 * kBlock));
     EXPECT_EQ(run[50 * kBlock], 0);
     run[50 * kBlock] = 1;
     pool_->deallocate(run);
+    pool_->deallocate(allocate(kBlock));  // at the cap: the run has to go
   }
 }
 
