@@ -22,7 +22,16 @@ Settings::Settings() {
       .bytes("block_size_bytes", &node.memory.block_bytes, between<size_t>(64 << 10, 1 << 30),
              "block of registered memory: one region a device (a power of two)")
       .bytes("cap_bytes", &node.memory.cap_bytes, zero_or<size_t>(1 << 20, size_t{1} << 44),
-             "most registered memory of this process; 0: a quarter of RAM");
+             "most registered memory of this process; 0: a quarter of RAM")
+      .bytes("kept_bytes", &node.memory.kept_bytes, zero_or<size_t>(1 << 20, size_t{1} << 44),
+             "free memory that stays registered however long it is not needed")
+      .duration("release_interval", &node.memory_release_interval, {1s, 1h},
+                "free memory above kept_bytes that was not needed for so long is given back")
+      .choice("huge_pages", &node.memory.huge_pages,
+              {{"off", HugePages::kOff},
+               {"transparent", HugePages::kTransparent},
+               {"reserved", HugePages::kReserved}},
+              "transparent: where the kernel gives them; reserved: only from vm.nr_hugepages");
   declare_transport();
   declare_engine();
   config_.section("softnic")

@@ -63,6 +63,7 @@ class PageHeap {
   Counts counts() const;
 
   void release_unused();
+  bool has_surplus() const { return counts().kept_blocks > kept_limit_; }
   void release_kept();  // all of it
 
  private:

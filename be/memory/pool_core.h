@@ -79,6 +79,7 @@ class PoolCore {
   FreeWaiters& waiters() { return waiters_; }
   BlockSource& blocks() { return *blocks_; }
   void release_unused();
+  bool has_surplus() const { return heap_.has_surplus(); }
 
  private:
   // False: no cache, no room in it, or somebody waits for memory.

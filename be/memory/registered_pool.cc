@@ -138,6 +138,8 @@ void RegisteredPool::release_unused() {
   if (!core_->in_child()) core_->release_unused();
 }
 
+bool RegisteredPool::has_surplus() const { return !core_->in_child() && core_->has_surplus(); }
+
 PoolStats RegisteredPool::stats() const { return core_->stats(); }
 
 std::vector<SizeClassStats> RegisteredPool::size_class_stats() const {

@@ -104,6 +104,7 @@ class RegisteredPool {
   // Deregisters and returns to the system what nobody has needed since the last call, above
   // kept_bytes. For a thread that may block for milliseconds, every few seconds (Node does it).
   void release_unused();
+  bool has_surplus() const;  // more than kept_bytes are kept; cheap
 
   PoolStats stats() const;
   std::vector<SizeClassStats> size_class_stats() const;  // by object_bytes

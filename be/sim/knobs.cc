@@ -163,6 +163,8 @@ Knobs draw_knobs(Random random) {
     const uint64_t least = engines + 4 * uint64_t{knobs.work.message_bytes} + 8 * kBlock;
     const uint64_t cap = scarce ? least + random.below(least / 2) : least + kRoomyCap;
     host.node.memory.cap_bytes = (cap / kBlock + 1) * kBlock;
+    host.node.memory.kept_bytes = random.pick<size_t>({0, 4 * kBlock, 64 << 20});
+    host.node.memory_release_interval = random.between(1ms, 1s);
     host.pace.step_min = random.pick<Nanoseconds>({100ns, 300ns});
     host.pace.step_max = random.between(1us, 20us);
     host.pace.task_max = random.between(1us, 200us);

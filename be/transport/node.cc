@@ -74,6 +74,8 @@ NodeImpl::NodeImpl(World& world, const NodeOptions& options, std::unique_ptr<Reg
     : world_(world),
       options_(options),
       pool_(std::move(pool)),
+      memory_release_(
+          std::make_unique<MemoryRelease>(world, *pool_, options.memory_release_interval)),
       context_{world_, *pool_, options_, {}},
       table_(options.io_threads) {
   options_.engine.max_message_bytes =
@@ -93,6 +95,7 @@ Status NodeImpl::start() {
     half_open_.push_back(std::make_unique<HalfOpen>());
     peers_.push_back(std::make_unique<PeerTable>(context_, *threads_.back()));
   }
+  memory_release_->start(*threads_.front());
   if (options_.driven) return {};
   for (const auto& thread : threads_) BE_RETURN_IF_ERROR(thread->start());
   return {};
@@ -155,6 +158,7 @@ void NodeImpl::abandon_all() {
   abandon(std::move(threads_));
   abandon(std::move(peers_));
   abandon(std::move(half_open_));
+  abandon(std::move(memory_release_));
   abandon(std::move(pool_));
   abandon(std::move(devices_));
 }

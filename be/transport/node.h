@@ -33,6 +33,7 @@ struct NodeOptions {
   Nanoseconds spin = 50us;    // yield this long without work before sleeping
   bool spin_forever = false;  // started threads never sleep (benchmarks: "polling")
   PoolOptions memory;
+  Nanoseconds memory_release_interval = 10s;  // memory not needed for so long may be given back
   EngineOptions engine;
   SoftnicOptions softnic;
   Nanoseconds handshake_timeout = 5s;

@@ -10,6 +10,7 @@
 #include "be/transport/address_table.h"
 #include "be/transport/half_open.h"
 #include "be/transport/io_thread_impl.h"
+#include "be/transport/memory_release.h"
 #include "be/transport/node.h"
 #include "be/transport/peer_table.h"
 #include "be/transport/stream_fd.h"
@@ -50,6 +51,7 @@ class NodeImpl final : public Node {
   NodeOptions options_;
   std::vector<std::unique_ptr<Device>> devices_;
   std::unique_ptr<RegisteredPool> pool_;
+  std::unique_ptr<MemoryRelease> memory_release_;
   TransportContext context_;
   std::vector<std::unique_ptr<HalfOpen>> half_open_;  // one per thread
   std::vector<std::unique_ptr<PeerTable>> peers_;     // one per thread
