@@ -31,7 +31,11 @@ Settings::Settings() {
               {{"off", HugePages::kOff},
                {"transparent", HugePages::kTransparent},
                {"reserved", HugePages::kReserved}},
-              "transparent: where the kernel gives them; reserved: only from vm.nr_hugepages");
+              "transparent: where the kernel gives them; reserved: only from vm.nr_hugepages")
+      .choice(
+          "guard", &node.memory.guard,
+          {{"off", GuardMode::kOff}, {"report", GuardMode::kReport}, {"abort", GuardMode::kAbort}},
+          "debugging: names every misuse of registered memory, and may abort at it; slow");
   declare_transport();
   declare_engine();
   config_.section("softnic")

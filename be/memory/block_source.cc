@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "be/base/log.h"
+#include "be/memory/poison.h"
 
 namespace be::memory {
 namespace {
@@ -56,6 +57,14 @@ BlockSource::BlockSource(std::unique_ptr<ReservedRange> range, size_t block_byte
       regions_(std::make_unique<RegionTable>(*range_, block_bytes)),
       used_(block_count()) {}
 
+// Others may be mapped there next.
+BlockSource::~BlockSource() {
+  if (!kPoisons) return;
+  for (size_t block = 0; block < used_.size(); ++block) {
+    if (used_[block]) unpoison(range_->base() + block * block_bytes_, block_bytes_);
+  }
+}
+
 Result<uint32_t> BlockSource::grow(uint32_t count) {
   BE_ASSIGN_OR_RETURN(const uint32_t first, reserve(count));
   const size_t offset = first * block_bytes_;
@@ -69,6 +78,7 @@ Result<uint32_t> BlockSource::grow(uint32_t count) {
     unreserve(first, count);
     return status;
   }
+  poison(range_->base() + offset, length);
   return first;
 }
 
@@ -77,6 +87,7 @@ void BlockSource::give_back(uint32_t first_block, uint32_t count) {
     log_error("{} blocks of registered memory are lost: {}", count, status.to_string());
     return;
   }
+  unpoison(range_->base() + first_block * block_bytes_, count * block_bytes_);
   const Status status = range_->release(first_block * block_bytes_, count * block_bytes_);
   if (!status.ok()) log_warn("memory is kept until it is used again: {}", status.to_string());
   unreserve(first_block, count);

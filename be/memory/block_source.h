@@ -27,6 +27,7 @@ class BlockSource {
   // Options are checked here: block size, cap (0: a quarter of RAM, whole blocks).
   static Result<std::unique_ptr<BlockSource>> create(const PoolOptions& options,
                                                      SystemCalls& calls);
+  ~BlockSource();
 
   // A new run of `count` blocks, backed and registered as one region; its first block.
   Result<uint32_t> grow(uint32_t count);

@@ -14,36 +14,48 @@ namespace {
 
 constexpr std::string_view kPoolName = "the registered pool";
 
+constexpr size_t kMaxQuarantineBytes = size_t{64} << 20;
+
+// What RegisteredPool::allocate promises.
+constexpr size_t alignment_of(size_t size) { return size < 64 ? 16 : 64; }
+
 }  // namespace
 
 PoolCore::PoolCore(std::unique_ptr<BlockSource> blocks, const PoolOptions& options)
     : blocks_(std::move(blocks)),
       range_bytes_(blocks_->range().bytes()),
+      hot_sizes_(options.guard == GuardMode::kOff ? kMaxSmallBytes : 0),
+      hot_range_bytes_(options.guard == GuardMode::kOff ? range_bytes_ : 0),
       heap_(*blocks_, options.kept_bytes, [this] { settle(); }),
       table_(blocks_->range().base(), blocks_->range().bytes()),
       caches_(central_, heap_) {
   for (size_t i = 0; i < kSizeClassCount; ++i) central_[i].init(i, heap_, table_);
+  if (options.guard != GuardMode::kOff) {
+    guard_ = std::make_unique<Guard>(
+        guard_source_, std::min(kMaxQuarantineBytes, range_bytes_ / 8),
+        options.guard == GuardMode::kAbort ? Guard::abort_on_fault : Guard::OnFault());
+  }
 }
 
 size_t PoolCore::usable_size(const void* pointer) const {
+  if (guard_ != nullptr) return in_child() ? 0 : guard_->usable_size(pointer);
   const uint32_t page = table_.page_of(pointer);
   const uint8_t kind = table_.kinds[page];
+  if (kind >= kSizeClassCount && in_child()) return 0;
+  return usable_bytes(page, kind);
+}
+
+// `page`: the first of a run, or any of a span.
+size_t PoolCore::usable_bytes(uint32_t page, uint8_t kind) const {
   if (kind < kSizeClassCount) return kSizeClasses[kind].bytes;
-  if (in_child()) return 0;
   return kind == PageTable::kPageRun ? size_t{heap_.run_pages(page)} * kPageBytes
                                      : heap_.run_blocks(page) * heap_.block_bytes();
 }
 
-Result<PoolCore::Allocation> PoolCore::allocate(size_t size) {
-  if (size - 1 >= kMaxSmallBytes) return allocate_large(size, kPageBytes);
-  const size_t size_class = size_class_of(size);
-  caches_.current();  // from now on known
-  if (void* object = allocate_cached(size))
-    return Allocation{object, kSizeClasses[size_class].bytes};
-  return allocate_small(size_class);
-}
+Result<PoolCore::Allocation> PoolCore::allocate(size_t size) { return allocate_aligned(size, 1); }
 
 Result<PoolCore::Allocation> PoolCore::allocate_aligned(size_t size, size_t alignment) {
+  if (size == 0) return error(Code::kInvalidArgument, "an allocation of 0 bytes");
   if (!std::has_single_bit(alignment) || alignment > heap_.block_bytes()) {
     return error(
         Code::kInvalidArgument,
@@ -51,22 +63,34 @@ Result<PoolCore::Allocation> PoolCore::allocate_aligned(size_t size, size_t alig
         "= {}",
         alignment, heap_.block_bytes());
   }
-  if (size - 1 < kMaxSmallBytes && alignment <= kPageBytes) {
+  if (in_child()) return forked_status(kPoolName);
+  if (guard_ == nullptr) return allocate_unguarded(size, alignment);
+  BE_ASSIGN_OR_RETURN(void* pointer,
+                      guard_->allocate(size, std::max(alignment, alignment_of(size))));
+  return Allocation{pointer, size};
+}
+
+Result<PoolCore::Allocation> PoolCore::allocate_unguarded(size_t size, size_t alignment) {
+  if (size <= kMaxSmallBytes && alignment <= kPageBytes) {
     // Spans begin at a page, so objects whose size is a multiple of the alignment have it.
     for (size_t i = size_class_of(size); i < kSizeClassCount; ++i) {
-      if (kSizeClasses[i].bytes % alignment == 0) return allocate(kSizeClasses[i].bytes);
+      if (kSizeClasses[i].bytes % alignment == 0) return allocate_small(i);
     }
   }
   return allocate_large(size, std::max(alignment, kPageBytes));
 }
 
 Result<PoolCore::Allocation> PoolCore::allocate_small(size_t size_class) {
-  if (in_child()) return forked_status(kPoolName);
+  caches_.current();  // from now on known
+  if (void* object = pop_cached(size_class)) {
+    return Allocation{object, kSizeClasses[size_class].bytes};
+  }
   void* object = nullptr;
   if (!refill(size_class, object).ok()) {
     make_room();
     BE_RETURN_IF_ERROR(refill(size_class, object));
   }
+  unpoison(object, kSizeClasses[size_class].bytes);
   return Allocation{object, kSizeClasses[size_class].bytes};
 }
 
@@ -91,8 +115,6 @@ Status PoolCore::refill(size_t size_class, void*& object) {
 }
 
 Result<PoolCore::Allocation> PoolCore::allocate_large(size_t size, size_t alignment) {
-  if (size == 0) return error(Code::kInvalidArgument, "an allocation of 0 bytes");
-  if (in_child()) return forked_status(kPoolName);
   if (size > blocks_->cap_bytes()) {
     return error(Code::kInvalidArgument, "{} bytes can never fit memory.cap_bytes = {}", size,
                  blocks_->cap_bytes());
@@ -105,8 +127,10 @@ Result<PoolCore::Allocation> PoolCore::allocate_large(size_t size, size_t alignm
   }
   BE_ASSIGN_OR_RETURN(const uint32_t first, std::move(page));
   table_.kinds[first] = kind;
+  const size_t bytes = usable_bytes(first, kind);
   void* pointer = table_.address_of(first);
-  return Allocation{pointer, usable_size(pointer)};
+  unpoison(pointer, bytes);
+  return Allocation{pointer, bytes};
 }
 
 Result<uint32_t> PoolCore::take_large(size_t size, size_t alignment, uint8_t& kind) {
@@ -133,14 +157,24 @@ Result<uint32_t> PoolCore::take_pages(uint32_t pages, uint32_t alignment) {
 }
 
 void PoolCore::deallocate_slow(void* pointer) {
-  const size_t offset = static_cast<size_t>(static_cast<uint8_t*>(pointer) - table_.base);
-  if (offset >= range_bytes_) {
-    if (pointer != nullptr) log_error("deallocate of {}, which is not of this pool", pointer);
+  if (pointer == nullptr || in_child()) return;
+  if (guard_ != nullptr) {
+    guard_->deallocate(pointer);
+    if (waiters_.starved()) guard_->release_quarantine();  // which tells them
     return;
   }
-  if (in_child()) return;
-  const uint8_t kind = table_.kinds[offset >> kPageShift];
+  const size_t offset = static_cast<size_t>(static_cast<uint8_t*>(pointer) - table_.base);
+  if (offset >= range_bytes_) {
+    log_error("deallocate of {}, which is not of this pool", pointer);
+  } else {
+    deallocate_unguarded(pointer);
+  }
+}
+
+void PoolCore::deallocate_unguarded(void* pointer) {
+  const uint8_t kind = table_.kinds[table_.page_of(pointer)];
   if (kind < kSizeClassCount) {
+    poison(pointer, kSizeClasses[kind].bytes);
     deallocate_small(pointer, kind);
   } else {
     deallocate_large(pointer, kind);
@@ -175,6 +209,7 @@ void PoolCore::deallocate_small(void* object, size_t size_class) {
 void PoolCore::deallocate_large(void* pointer, uint8_t kind) {
   const uint32_t page = table_.page_of(pointer);
   assert(pointer == table_.address_of(page));
+  poison(pointer, usable_bytes(page, kind));
   if (kind == PageTable::kPageRun) {
     deallocate_pages(page);
   } else {
@@ -223,6 +258,13 @@ void PoolCore::release_adopted(void* memory, size_t size) {
   if (waiters_.starved()) waiters_.fire();
 }
 
+Result<std::span<uint8_t>> PoolCore::GuardSource::allocate(size_t bytes, size_t alignment) {
+  BE_ASSIGN_OR_RETURN(const Allocation allocation, core_.allocate_unguarded(bytes, alignment));
+  return std::span(static_cast<uint8_t*>(allocation.pointer), allocation.bytes);
+}
+
+void PoolCore::GuardSource::deallocate(uint8_t* memory) { core_.deallocate_unguarded(memory); }
+
 PoolStats PoolCore::stats() const {
   PoolStats stats{.cap_bytes = blocks_->cap_bytes()};
   if (in_child()) return stats;  // nothing of it is the child's
@@ -241,6 +283,12 @@ PoolStats PoolCore::stats() const {
   }
   const RegionTable& regions = blocks_->regions();
   stats.registered_bytes = blocks_->registered_bytes();
+  if (guard_ != nullptr) {
+    const Guard::Stats guarded = guard_->stats();
+    bytes = static_cast<int64_t>(guarded.live_bytes);
+    runs = static_cast<int64_t>(guarded.live_allocations);
+    stats.guard_faults = guarded.faults;
+  }
   stats.live_bytes = static_cast<size_t>(std::max<int64_t>(0, bytes)) +
                      adopted_bytes_.load(std::memory_order_relaxed);
   stats.cached_bytes = stats.registered_bytes - std::min(stats.registered_bytes, stats.live_bytes);

@@ -18,6 +18,7 @@ struct PoolStats {
   uint64_t allocations = 0;  // alive
   uint64_t registrations = 0;
   uint64_t deregistrations = 0;
+  uint64_t guard_faults = 0;  // guard mode: misuses that were found
 };
 
 // Of one size that small allocations are rounded up to.

@@ -16,6 +16,7 @@ namespace be {
 namespace {
 
 constexpr size_t kMaxBufferBytes = std::numeric_limits<uint32_t>::max();
+constexpr size_t kListed = 16;  // live allocations of a pool that is destroyed, in guard mode
 
 // Cores whose pool was destroyed too early: Buffers still point to them. A list without a lock,
 // which a forked child may need too.
@@ -68,6 +69,7 @@ RegisteredPool::~RegisteredPool() {
   log_error(
       "a registered pool was destroyed with {} live allocations of {} bytes; its memory is kept",
       left.allocations, left.live_bytes);
+  if (core_->guard() != nullptr) core_->guard()->log_live(kListed);
   keep_for_ever(std::move(core_));
 }
 

@@ -290,5 +290,67 @@ TEST(RegisteredPool, APoolDestroyedTooEarlySurvivesLateFrees) {
   EXPECT_TRUE(released);
 }
 
+TEST_F(RegisteredPoolTest, AlignedAllocationsAreAlignedAndNothingIsLost) {
+  make_pool(16 * kBlock);
+  for (size_t alignment = 1; alignment <= kBlock; alignment *= 2) {
+    for (const size_t size : {size_t{1}, size_t{100}, size_t{5000}, size_t{100000}, kBlock}) {
+      auto made = pool_->allocate_aligned(size, alignment);
+      ASSERT_TRUE(made.ok()) << made.status().to_string();
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(*made) % alignment, 0u) << size << " " << alignment;
+      EXPECT_GE(pool_->usable_size(*made), size);
+      std::memset(*made, 1, size);
+      pool_->deallocate(*made);
+    }
+  }
+  for (const size_t alignment : {size_t{0}, size_t{3}, 2 * kBlock}) {
+    EXPECT_THAT(pool_->allocate_aligned(1, alignment).status().message(),
+                HasSubstr(fmt::format("an alignment of {} bytes", alignment)));
+  }
+}
+
+TEST_F(RegisteredPoolTest, StatisticsTellOfEachSizeClass) {
+  make_pool(16 * kBlock);
+  const std::vector<void*> held = allocate_many(10, 1000);
+  pool_->deallocate(allocate(1000));
+  const auto of_1024 = [&] {
+    for (const SizeClassStats& stats : pool_->size_class_stats()) {
+      if (stats.object_bytes == 1024) return stats;
+    }
+    return SizeClassStats{};
+  };
+  EXPECT_EQ(of_1024().live_objects, 10u);
+  EXPECT_GE(of_1024().cached_objects, 1u);
+  EXPECT_GE(of_1024().span_bytes, 11 * 1024u);
+  EXPECT_EQ(pool_->stats().live_bytes, 10 * 1024u);
+  EXPECT_EQ(pool_->stats().cached_bytes, pool_->stats().registered_bytes - 10 * 1024u);
+  for (void* pointer : held) pool_->deallocate(pointer);
+  EXPECT_EQ(of_1024().live_objects, 0u);
+}
+
+TEST(RegisteredPool, GuardModeNamesMisuseAndGivesMemoryBackToThoseWhoWait) {
+  constexpr size_t kSmallBlock = size_t{64} << 10;
+  auto pool = std::move(*RegisteredPool::create(
+      {.block_bytes = kSmallBlock, .cap_bytes = 4 * kSmallBlock, .guard = GuardMode::kReport}));
+  auto* memory = static_cast<uint8_t*>(*pool->allocate(100));
+  EXPECT_EQ(pool->usable_size(memory), 100u);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(memory) % 64, 0u);
+  EXPECT_EQ(pool->stats().live_bytes, 100u);
+  memory[100] = 1;  // one byte too many
+  pool->deallocate(memory);
+  EXPECT_EQ(pool->stats().guard_faults, 1u);
+  pool->deallocate(memory);
+  EXPECT_EQ(pool->stats().guard_faults, 2u);
+
+  Buffer half = std::move(*pool->allocate_buffer(2 * kSmallBlock));
+  ASSERT_FALSE(pool->allocate(3 * kSmallBlock).ok());
+  bool told = false;
+  pool->on_free([&] { told = true; });
+  half.reset();
+  EXPECT_TRUE(told);
+  pool->deallocate(*pool->allocate(3 * kSmallBlock));
+  EXPECT_EQ(pool->stats().allocations, 0u);
+  EXPECT_EQ(pool->stats().guard_faults, 2u);
+}
+
 }  // namespace
 }  // namespace be
