@@ -6,6 +6,7 @@
 #include <bit>
 #include <utility>
 
+#include "be/base/aligned_mapping.h"
 #include "be/base/log.h"
 #include "be/memory/poison.h"
 
@@ -39,14 +40,13 @@ Result<std::unique_ptr<BlockSource>> BlockSource::create(const PoolOptions& opti
                  "memory.cap_bytes = {} must be from memory.block_size_bytes = {} to {}", wanted,
                  block_bytes, kMaxCapBytes);
   }
-  if (options.huge_pages == HugePages::kReserved &&
-      block_bytes % ReservedRange::kHugePageBytes != 0) {
+  if (options.huge_pages == HugePages::kReserved && block_bytes % kHugePageBytes != 0) {
     return error(Code::kInvalidArgument,
                  "memory.block_size_bytes = {} must be a multiple of {} with memory.huge_pages = "
                  "\"reserved\"",
-                 block_bytes, ReservedRange::kHugePageBytes);
+                 block_bytes, kHugePageBytes);
   }
-  const size_t alignment = std::max(block_bytes, ReservedRange::kHugePageBytes);
+  const size_t alignment = std::max(block_bytes, kHugePageBytes);
   BE_ASSIGN_OR_RETURN(auto range, ReservedRange::create(cap, alignment, options.huge_pages, calls));
   return std::unique_ptr<BlockSource>(new BlockSource(std::move(range), block_bytes));
 }

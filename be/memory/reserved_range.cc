@@ -8,6 +8,8 @@
 #include <string_view>
 #include <utility>
 
+#include "be/base/aligned_mapping.h"
+
 // Not in the headers of Debian 12's C library.
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25

@@ -35,8 +35,6 @@ namespace be::memory {
 
 class ReservedRange {
  public:
-  static constexpr size_t kHugePageBytes = size_t{2} << 20;
-
   // The range begins at a multiple of `alignment` (a power of two, at least a page).
   static Result<std::unique_ptr<ReservedRange>> create(size_t bytes, size_t alignment,
                                                        HugePages huge_pages, SystemCalls& calls);

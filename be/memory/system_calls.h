@@ -16,7 +16,7 @@ class SystemCalls {
   virtual int memfd_create(const char* name, unsigned flags);
   virtual int ftruncate(int fd, off_t length);
   virtual int add_seals(int fd, int seals);  // fcntl F_ADD_SEALS
-  // mmap of the whole file, read and write, no reservation, at a multiple of `alignment`.
+  // map_shared_aligned (base/aligned_mapping.h).
   virtual void* map_shared(int fd, size_t length, size_t alignment);
   virtual int fallocate(int fd, int mode, off_t offset, off_t length);
   virtual int madvise(void* address, size_t length, int advice);

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "be/base/aligned_mapping.h"
 #include "be/base/failpoint.h"
 #include "be/verbs/rc/memory_key.h"
 
@@ -35,7 +36,7 @@ Status check_file(int fd, uint64_t size, std::string_view what) {
 
 Result<uint8_t*> map_file(int fd, uint64_t size, std::string_view what) {
   BE_RETURN_IF_ERROR(check_file(fd, size, what));
-  void* base = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+  void* base = map_shared_aligned(fd, size, kHugePageBytes);
   if (base == MAP_FAILED) return error_from_errno(errno, "softnic: mapping a peer");
   return static_cast<uint8_t*>(base);
 }
@@ -82,7 +83,8 @@ void Peer::populate_ring(Slot* ring, uint32_t depth) {
 }
 
 // Maps the pages of the windows around [offset, offset + bytes), within the region (beyond it
-// the file may have holes, which must not be filled).
+// the file may have holes, which must not be filled). All of them are in the file, so reading
+// suffices, which maps sixteen at a time, or a huge page; writing takes a fault for each.
 void Peer::populate(uint64_t begin, uint64_t end, uint64_t offset, uint64_t bytes) {
   const uint64_t first = offset / kPopulateWindow;
   const uint64_t last = bytes == 0 ? first : (offset + bytes - 1) / kPopulateWindow;
@@ -93,7 +95,7 @@ void Peer::populate(uint64_t begin, uint64_t end, uint64_t offset, uint64_t byte
     word.fetch_or(bit, std::memory_order_relaxed);
     const uint64_t from = std::max(begin, window * kPopulateWindow) & ~uint64_t{4095};
     const uint64_t to = std::min(end, (window + 1) * kPopulateWindow);
-    madvise(data_.load(std::memory_order_relaxed) + from, to - from, MADV_POPULATE_WRITE);
+    madvise(data_.load(std::memory_order_relaxed) + from, to - from, MADV_POPULATE_READ);
   }
 }
 
