@@ -12,6 +12,7 @@ PageHeap::PageHeap(BlockSource& blocks, size_t kept_bytes, std::function<void()>
       settle_(std::move(settle)),
       block_shift_(std::countr_zero(blocks.block_bytes()) - kPageShift),
       kept_limit_(kept_bytes / blocks.block_bytes()),
+      enough_((size_t{1} << block_shift_) / 2),
       pages_(1u << block_shift_, blocks.block_count()),
       run_blocks_(blocks.block_count()) {}
 
@@ -26,7 +27,9 @@ Result<uint32_t> PageHeap::allocate_pages(uint32_t pages, uint32_t alignment,
   settle_();
   {
     std::lock_guard lock(lock_);  // another thread may have grown meanwhile
-    if (const uint32_t first = take_pages(pages, alignment); first != kNoPage) return first;
+    if (pages_.free_pages() >= enough_) {
+      if (const uint32_t first = take_pages(pages, alignment); first != kNoPage) return first;
+    }
   }
   BE_ASSIGN_OR_RETURN(const uint32_t block, grow(1));
   std::lock_guard lock(lock_);

@@ -12,6 +12,10 @@
 //   low water   least bytes kept since the last call
 //   released    max(0, low water - kept_bytes), in whole blocks
 //
+// Before it grows, those who hold pages that they do not need are asked for them (settle). If that
+// yields less than half a block it grows all the same, so this is paid once in half a block at
+// most.
+//
 // Any thread. One lock for pages; growth is serialised by a second one, so that threads who meet
 // an exhausted heap together make one block and not one each. A failure to grow is retried once
 // with everything kept given back; then it names the cap, the system call or the device.
@@ -82,6 +86,7 @@ class PageHeap {
   const std::function<void()> settle_;
   const int block_shift_;    // page number >> it = block number
   const size_t kept_limit_;  // blocks
+  const size_t enough_;      // pages
 
   std::mutex growth_mutex_;  // taken before lock_
 

@@ -113,12 +113,13 @@ ThreadCache* ThreadCaches::make() {
 }
 
 void ThreadCaches::drain() {
-  ThreadCache* own = current();
-  std::lock_guard lock(mutex_);
   if (!can_close_) {
+    ThreadCache* own = current();
+    std::lock_guard lock(mutex_);
     if (own != nullptr) empty(*own);
     return;
   }
+  std::lock_guard lock(mutex_);
   for (const auto& cache : caches_) cache->close();
   membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
   for (const auto& cache : caches_) {

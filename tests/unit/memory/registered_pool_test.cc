@@ -1,11 +1,14 @@
 #include "be/memory/registered_pool.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <cstring>
+#include <fstream>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "tests/unit/memory/fake_device.h"
@@ -325,6 +328,42 @@ TEST_F(RegisteredPoolTest, StatisticsTellOfEachSizeClass) {
   EXPECT_EQ(pool_->stats().cached_bytes, pool_->stats().registered_bytes - 10 * 1024u);
   for (void* pointer : held) pool_->deallocate(pointer);
   EXPECT_EQ(of_1024().live_objects, 0u);
+}
+
+size_t free_huge_pages() {
+  std::ifstream meminfo("/proc/meminfo");
+  for (std::string word; meminfo >> word;) {
+    if (size_t count = 0; word == "HugePages_Free:" && meminfo >> count) return count;
+  }
+  return 0;
+}
+
+// On a machine without reserved huge pages the error is seen, on others the memory.
+TEST(RegisteredPool, ReservedHugePagesAreUsedOrTheirShortageIsNamed) {
+  constexpr size_t kHugeBlock = size_t{4} << 20;
+  auto pool = RegisteredPool::create(
+      {.block_bytes = kHugeBlock, .cap_bytes = 4 * kHugeBlock, .huge_pages = HugePages::kReserved});
+  ASSERT_TRUE(pool.ok()) << pool.status().to_string();
+  const size_t before = free_huge_pages();
+  auto made = (*pool)->allocate(kHugeBlock);
+  if (before < 2) {
+    ASSERT_FALSE(made.ok());
+    EXPECT_EQ(made.status().code(), Code::kResourceExhausted);
+    EXPECT_THAT(made.status().message(), HasSubstr("vm.nr_hugepages"));
+    return;
+  }
+  ASSERT_TRUE(made.ok()) << made.status().to_string();
+  std::memset(*made, 1, kHugeBlock);
+  EXPECT_EQ(free_huge_pages(), before - 2);
+  (*pool)->deallocate(*made);
+  pool->reset();
+  EXPECT_EQ(free_huge_pages(), before);
+}
+
+TEST(RegisteredPool, ReservedHugePagesNeedBlocksOfThem) {
+  const auto pool = RegisteredPool::create(
+      {.block_bytes = 64 << 10, .cap_bytes = 1 << 20, .huge_pages = HugePages::kReserved});
+  EXPECT_THAT(pool.status().message(), HasSubstr("memory.huge_pages"));
 }
 
 TEST(RegisteredPool, GuardModeNamesMisuseAndGivesMemoryBackToThoseWhoWait) {
