@@ -4,6 +4,10 @@
 
 #include <cstdint>
 #include <cstring>
+#include <memory>
+#include <utility>
+
+#include "be/memory/registered_pool.h"
 
 namespace be::memory {
 namespace {
@@ -38,6 +42,22 @@ TEST(Poison, ThePartThatIsHandedOutMayEndAtAnyByte) {
   }
   unpoison(memory, 64);
   write_at(21);
+}
+
+TEST(Poison, WhatAPoolHasNotHandedOutIsPoisoned) {
+  auto pool = std::move(*RegisteredPool::create({.block_bytes = 1 << 20, .cap_bytes = 8 << 20}));
+  for (const size_t size : {100, 5000, 100000, 2000000}) {
+    auto* allocated = static_cast<uint8_t*>(*pool->allocate(size));
+    const size_t usable = pool->usable_size(allocated);
+    std::memset(allocated, 1, usable);
+    begin = allocated;
+    pool->deallocate(allocated);
+    if constexpr (kPoisons) {
+      EXPECT_DEATH(write_at(0), "use-after-poison") << size;
+      EXPECT_DEATH(write_at(usable - 1), "use-after-poison") << size;
+    }
+  }
+  begin = memory;
 }
 
 }  // namespace
