@@ -126,6 +126,38 @@ Result<Buffer> RegisteredPool::adopt(void* memory, size_t size, std::function<vo
   return Buffer(shared->memory, size, size, shared, true);
 }
 
+// Memory of the pool, not only adopted by it.
+bool RegisteredPool::in_one_region(const void* memory, size_t size) const {
+  const size_t offset = reinterpret_cast<uintptr_t>(memory) - base_;
+  if (offset >= range_bytes_ || size > range_bytes_ - offset) return false;
+  const auto* last = static_cast<const uint8_t*>(memory) + size - 1;
+  for (size_t i = 0; i < kMaxDevices; ++i) {
+    const RegionKeys* first_keys = region(memory, i);
+    const RegionKeys* last_keys = region(last, i);
+    if ((first_keys == nullptr) != (last_keys == nullptr)) return false;
+    if (first_keys != nullptr && first_keys->lkey != last_keys->lkey) return false;
+  }
+  return true;
+}
+
+Result<Buffer> RegisteredPool::buffer_from(void* memory, size_t size,
+                                           std::function<void()> release) {
+  BE_RETURN_IF_ERROR(check_buffer_size(size));
+  if (core_->in_child()) return forked_status("the registered pool");
+  const size_t usable = release || !in_one_region(memory, 1) ? size : usable_size(memory);
+  if (size == 0 || size > usable || !in_one_region(memory, size)) {
+    return error(Code::kInvalidArgument, "{} bytes at {} are no part of one allocation of the pool",
+                 size, memory);
+  }
+  auto* data = static_cast<uint8_t*>(memory);
+  if (!release) return Buffer(data, size, std::min(usable, kMaxBufferBytes), core_.get(), false);
+  auto* shared = new Buffer::Shared;
+  shared->core = core_.get();
+  shared->memory = data;
+  shared->release = std::move(release);
+  return Buffer(data, size, size, shared, true);
+}
+
 uint64_t RegisteredPool::on_free(std::function<void()> callback) {
   return core_->in_child() ? 0 : core_->waiters().add(std::move(callback));
 }

@@ -92,6 +92,12 @@ class RegisteredPool {
   // deregistered. On failure the memory stays the caller's and `release` is never called.
   Result<Buffer> adopt(void* memory, size_t size, std::function<void()> release);
 
+  // Memory of this pool as a Buffer, without a copy. Without `release` it is what allocate() gave
+  // out, of which the Buffer takes possession. With `release`, it is a part of one allocation that
+  // somebody else owns (a container, see vector_buffer.h) and keeps in place until `release` is
+  // called (on any thread), when the last handle is gone. On failure nothing has changed hands.
+  Result<Buffer> buffer_from(void* memory, size_t size, std::function<void()> release = {});
+
   // For one whose allocation has just failed. `callback` is called once, soon after memory was
   // given back following the failure (on the freeing thread: be short; post to your I/O
   // thread), or at once, from within on_free, if that has happened already. Returns an id for
@@ -115,6 +121,7 @@ class RegisteredPool {
   explicit RegisteredPool(std::unique_ptr<memory::PoolCore> core);
   Result<void*> allocate_uncached(size_t size);
   const RegionKeys* adopted_region(const void* pointer, size_t index) const;
+  bool in_one_region(const void* memory, size_t size) const;
 
   // The core can outlive the pool (see above), so it is what a Buffer remembers.
   std::unique_ptr<memory::PoolCore> core_;

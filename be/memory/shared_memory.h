@@ -1,4 +1,9 @@
-// Memory with several handles, or an adopter's: what a shared Buffer points to.
+// Memory with several handles, or somebody else's: what a shared Buffer points to.
+//
+//                          adopted_bytes   release
+//   the pool's             0               empty     deallocated
+//   lent by its owner      0               set       released: the owner deallocates it
+//   adopted                > 0             either    deregistered, then released
 //
 // Freed by the thread that drops the last handle.
 #pragma once
@@ -16,8 +21,8 @@ struct Buffer::Shared {
   std::atomic<uint32_t> handles = 1;
   memory::PoolCore* core = nullptr;
   uint8_t* memory = nullptr;
-  size_t adopted_bytes = 0;       // 0: the pool's own memory
-  std::function<void()> release;  // of adopted memory
+  size_t adopted_bytes = 0;
+  std::function<void()> release;
 };
 
 }  // namespace be
