@@ -247,11 +247,13 @@ TEST_F(Bemalloc, AChildForkedWhileOthersInitialiseAndShutDownHangsNowhere) {
     }
   });
   for (int i = 0; i < 50; ++i) {
-    run_in_child([] {
-      bemalloc::shutdown().ignore();
-      EXPECT_IN_CHILD(bemalloc::init(kOptions, {}).ok());
-      EXPECT_IN_CHILD(bemalloc::allocate(100).ok());
-    });
+    run_in_child(
+        [] {
+          bemalloc::shutdown().ignore();
+          EXPECT_IN_CHILD(bemalloc::init(kOptions, {}).ok());
+          EXPECT_IN_CHILD(bemalloc::allocate(100).ok());
+        },
+        ChildEnds::kAtOnce);
   }
   stop = true;
   busy.join();
