@@ -57,6 +57,9 @@ World& kernel_world() {
   return *kWorld;
 }
 
+// No forked child may find that another thread was just making it.
+[[maybe_unused]] static const World& kBeforeForks = kernel_world();
+
 uint64_t World::random_u64() {
   uint64_t value = 0;
   random_bytes({reinterpret_cast<uint8_t*>(&value), sizeof(value)});

@@ -50,8 +50,10 @@ spdlog::logger& logger() {
   return *kLogger;
 }
 
-// Before main: the first of the locks that are kept across forks, for it is the innermost.
+// Before main: the first of the locks that are kept across forks, for it is the innermost; and no
+// child may find that another thread was just making one of these.
 [[maybe_unused]] const bool kForkSafe = [] {
+  log_sink();
   logger();
   keep_across_forks(spdlog::details::console_mutex::mutex());
   return true;

@@ -118,7 +118,7 @@ Status::Status(Code code, std::string message) {
 }
 
 const std::string& Status::message() const {
-  static const std::string kEmpty;
+  static constinit const std::string kEmpty;
   return failure_ ? failure_->message : kEmpty;
 }
 

@@ -33,4 +33,7 @@ SystemCalls& kernel_system_calls() {
   return calls;
 }
 
+// No forked child may find that another thread was just making it.
+[[maybe_unused]] static const SystemCalls& kBeforeForks = kernel_system_calls();
+
 }  // namespace be::memory

@@ -33,6 +33,9 @@ LivePools& live_pools() {
   return *kPools;
 }
 
+// No forked child may find that another thread was just making it.
+[[maybe_unused]] const LivePools& kBeforeForks = live_pools();
+
 uint64_t enlist(ThreadCaches* caches) {
   LivePools& pools = live_pools();
   std::lock_guard lock(pools.mutex);

@@ -10,6 +10,9 @@
 namespace be::ps {
 namespace {
 
+const rpc::MethodId kFetchId = rpc::method_id(kFetchMethod);
+const rpc::MethodId kPushId = rpc::method_id(kPushMethod);
+
 // The context is made only for a failure: this is on the path of every Fetch.
 Status of_table(Status status, const RemoteTable& table) {
   return status.ok() ? std::move(status) : status.with_context("table '" + table.name + "'");
@@ -135,19 +138,17 @@ Result<StatsResponse> ParameterClient::stats(size_t server) {
 
 Status ParameterClient::fetch(const RemoteTable& table, std::span<const Key> keys,
                               const rpc::CallOptions& options, FetchCallback callback) {
-  static const rpc::MethodId kMethod = rpc::method_id(kFetchMethod);
   BE_RETURN_IF_ERROR(of_table(check_request("Fetch", keys.size(), 0, limits_), table));
   const auto operation = std::make_shared<FetchOperation>(table, keys, view_, servers_);
   BE_RETURN_IF_ERROR(of_table(operation->prepare(node_.pool(), view_.version(), limits_), table));
   operation->on_finish(std::move(callback));
-  operation->send(channels_, kMethod, options);
+  operation->send(channels_, kFetchId, options);
   return ok_status();
 }
 
 Status ParameterClient::push(const RemoteTable& table, std::span<const Key> keys,
                              std::span<const float> gradients, const rpc::CallOptions& options,
                              PushCallback callback) {
-  static const rpc::MethodId kMethod = rpc::method_id(kPushMethod);
   BE_RETURN_IF_ERROR(of_table(check_request("Push", keys.size(), 0, limits_), table));
   if (gradients.size() != keys.size() * table.spec.dim) {
     return error(Code::kInvalidArgument, "table '{}': Push: {} gradients for {} keys of dim {}",
@@ -157,7 +158,7 @@ Status ParameterClient::push(const RemoteTable& table, std::span<const Key> keys
   BE_RETURN_IF_ERROR(
       of_table(operation->prepare(node_.pool(), view_.version(), limits_, gradients), table));
   operation->on_finish(std::move(callback));
-  operation->send(channels_, kMethod, options);
+  operation->send(channels_, kPushId, options);
   return ok_status();
 }
 
