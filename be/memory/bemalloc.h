@@ -6,7 +6,8 @@
 //   be::bemalloc::deallocate(block);                  RdmaMemoryPool::Deallocate(block)
 //
 // Each call is one load more than the pool's own (registered_pool.h), which says what it does;
-// everything that is not here is had from pool().
+// what is not here is had from pool(): its stats(), and release_unused(), which no Node calls for
+// this pool. Containers: pool_allocator.h, pool_resource.h.
 //
 //   not initialised --init--> initialised --shutdown--> not initialised (init may come again)
 //
@@ -56,6 +57,13 @@ inline Result<void*> allocate(size_t size) {
   if (the_pool == nullptr) [[unlikely]]
     return internal::not_initialised();
   return the_pool->allocate(size);
+}
+
+inline Result<void*> allocate_aligned(size_t size, size_t alignment) {
+  RegisteredPool* const the_pool = pool();
+  if (the_pool == nullptr) [[unlikely]]
+    return internal::not_initialised();
+  return the_pool->allocate_aligned(size, alignment);
 }
 
 inline void deallocate(void* pointer) {

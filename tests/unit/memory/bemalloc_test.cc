@@ -87,6 +87,16 @@ TEST_F(Bemalloc, AllocatesMemoryThatEveryDeviceOfInitHasRegistered) {
   bemalloc::deallocate(nullptr);
 }
 
+TEST_F(Bemalloc, AllocationsCanBeAligned) {
+  init();
+  for (size_t alignment = 1; alignment <= kBlock; alignment *= 2) {
+    void* block = bemalloc::allocate_aligned(100, alignment).value();
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(block) % alignment, 0u);
+    bemalloc::deallocate(block);
+  }
+  EXPECT_EQ(bemalloc::allocate_aligned(100, 24).status().code(), Code::kInvalidArgument);
+}
+
 TEST_F(Bemalloc, BuffersComeFromItAndReturnToIt) {
   init();
   Buffer buffer = bemalloc::allocate_buffer(1000).value();
@@ -101,6 +111,7 @@ TEST_F(Bemalloc, UseBeforeInitIsANamedError) {
   EXPECT_THAT(kBeforeMain.allocation.message(), HasSubstr("be::bemalloc::init"));
   EXPECT_THAT(kBeforeMain.logged_by_deallocate, HasSubstr("never been initialised"));
   EXPECT_EQ(bemalloc::allocate(10).status().code(), Code::kClosed);
+  EXPECT_EQ(bemalloc::allocate_aligned(10, 64).status().code(), Code::kClosed);
   EXPECT_EQ(bemalloc::allocate_buffer(10).status().code(), Code::kClosed);
   EXPECT_EQ(bemalloc::shutdown().code(), Code::kClosed);
   int own = 0;
