@@ -1,26 +1,35 @@
 // A device that only registers memory: remembers every region and can be told to fail.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 
 #include "be/verbs/device.h"
+#include "tests/common/must_hold.h"
 
 namespace be {
 
 class FakeDevice : public Device {
  public:
   explicit FakeDevice(std::string name = "fake0") : name_(std::move(name)) {}
-  ~FakeDevice() override { EXPECT_EQ(region_count(), 0u) << "regions left on " << name_; }
+  ~FakeDevice() override { MUST_HOLD(region_count() == 0); }
 
   // The registration after `successes` more fails with ENOMEM, and so do all later ones.
-  void fail_registrations_after(int successes) { registrations_left_ = successes; }
-  void heal() { registrations_left_ = -1; }
-  void fail_deregistrations(bool fail) { deregistrations_fail_ = fail; }
+  void fail_registrations_after(int successes) {
+    std::lock_guard lock(mutex_);
+    registrations_left_ = successes;
+  }
+  void fail_deregistrations_after(int successes) {
+    std::lock_guard lock(mutex_);
+    deregistrations_left_ = successes;
+  }
+  void fail_deregistrations(bool fail) { fail_deregistrations_after(fail ? 0 : -1); }
+  void heal() {
+    fail_registrations_after(-1);
+    fail_deregistrations_after(-1);
+  }
 
   size_t region_count() const {
     std::lock_guard lock(mutex_);
@@ -38,21 +47,20 @@ class FakeDevice : public Device {
     int access = 0;
     Backing backing;
   };
-  // By value; asserts that the key is alive.
+  // By value; requires that the key is alive.
   Region region_of(uint32_t lkey) const {
     std::lock_guard lock(mutex_);
     const auto found = regions_.find(lkey);
-    EXPECT_NE(found, regions_.end()) << "lkey " << lkey;
-    return found != regions_.end() ? found->second : Region{};
+    MUST_HOLD(found != regions_.end());
+    return found->second;
   }
 
   Result<ibv_mr*> register_memory(void* address, size_t length, int access,
                                   const Backing& backing) override {
     std::lock_guard lock(mutex_);
-    if (registrations_left_ == 0) {
+    if (!succeeds(registrations_left_)) {
       return error(Code::kResourceExhausted, "ibv_reg_mr failed: ENOMEM, RLIMIT_MEMLOCK");
     }
-    if (registrations_left_ > 0) --registrations_left_;
     const uint32_t lkey = ++last_key_;
     Region& region = regions_[lkey];
     region.mr.addr = address;
@@ -65,8 +73,10 @@ class FakeDevice : public Device {
   }
   Status deregister(ibv_mr* mr) override {
     std::lock_guard lock(mutex_);
-    if (deregistrations_fail_) return error(Code::kDeviceError, "ibv_dereg_mr failed: EBUSY");
-    EXPECT_EQ(regions_.erase(mr->lkey), 1u) << "unknown region";
+    if (!succeeds(deregistrations_left_)) {
+      return error(Code::kDeviceError, "ibv_dereg_mr failed: EBUSY");
+    }
+    MUST_HOLD(regions_.erase(mr->lkey) == 1);
     return ok_status();
   }
 
@@ -95,6 +105,12 @@ class FakeDevice : public Device {
   static constexpr uint32_t kRkeyOffset = 1u << 20;
 
  private:
+  // Counts down; -1: without end.
+  static bool succeeds(int& left) {
+    if (left == 0) return false;
+    if (left > 0) --left;
+    return true;
+  }
   static Status none() { return error(Code::kUnsupported, "a FakeDevice has memory only"); }
 
   const std::string name_;
@@ -102,8 +118,8 @@ class FakeDevice : public Device {
   mutable std::mutex mutex_;
   std::map<uint32_t, Region> regions_;  // by lkey; never reused
   uint32_t last_key_ = 100;
-  int registrations_left_ = -1;  // -1: without end
-  bool deregistrations_fail_ = false;
+  int registrations_left_ = -1;
+  int deregistrations_left_ = -1;
 };
 
 }  // namespace be
