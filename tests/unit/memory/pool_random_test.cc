@@ -148,7 +148,8 @@ class Exchange {
 class PoolRandom : public ::testing::Test {
  protected:
   PoolRandom()
-      : pool_(std::move(*RegisteredPool::create({.block_bytes = kBlock, .cap_bytes = kCap}))) {
+      : pool_(std::move(*RegisteredPool::create(
+            {.block_bytes = kBlock, .cap_bytes = kCap, .kept_bytes = kCap / 4}))) {
     EXPECT_TRUE(pool_->add_device(&device_).ok());
     void* first = *pool_->allocate(1);
     const auto region = device_.region_of(pool_->region(first, 0)->lkey);
@@ -264,7 +265,7 @@ class Actor {
         break;
       }
       default: {
-        auto pointer = pool_.allocate(size);
+        auto pointer = below(8) == 0 ? allocate_aligned(size) : pool_.allocate(size);
         if (!pointer.ok()) return refused(pointer.status());
         memory.begin = static_cast<uint8_t*>(*pointer);
         memory.bytes = pool_.usable_size(*pointer);
@@ -283,6 +284,14 @@ class Actor {
     slot = std::move(made);
   }
 
+  Result<void*> allocate_aligned(size_t size) {
+    const size_t alignment = size_t{1} << below(17);
+    auto pointer = pool_.allocate_aligned(size, alignment);
+    if (pointer.ok()) {
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(*pointer) % alignment, 0u);
+    }
+    return pointer;
+  }
   void adopt(Piece& made, size_t size) {
     auto users = std::make_shared<std::vector<uint8_t>>(size);
     auto adopted = pool_.adopt(users->data(), size, [memory = made.memory, users] {
@@ -335,6 +344,7 @@ class Actor {
     EXPECT_LE(stats.peak_registered_bytes, kCap);
     if (below(16) == 0) test_.device_.fail_registrations_after(static_cast<int>(below(3)));
     if (below(4) == 0) test_.device_.heal();
+    if (below(4) == 0) pool_.release_unused();
   }
 
   // An error value that names its cause; then somebody is told when memory is back.
