@@ -1,7 +1,8 @@
 // A pool's life: what is allocated, shared, adopted and freed, by two threads of which one may end
 // and come again, while system calls and devices fail as the input says. Against a shadow: no two
 // pieces overlap, contents stay until their last handle goes, statistics are exact, whoever waits
-// for memory is told, and at the end every block can be had again.
+// for memory is told, and at the end every block can be had again. In guard mode there are also bad
+// frees, which are refused, and writes beside the memory, which are found.
 #include <algorithm>
 #include <condition_variable>
 #include <cstring>
@@ -73,6 +74,7 @@ struct Memory {
   int handles = 1;
   bool adopted = false;
   int releases = 0;
+  bool damaged = false;  // something was written beside it
 
   bool is_whole() const {
     return begin[0] == value && std::memcmp(begin, begin + 1, bytes - 1) == 0;
@@ -88,10 +90,12 @@ class Story {
  public:
   explicit Story(Input& input)
       : input_(input),
+        guarded_(input.below(4) == 0),
         pool_(RegisteredPool::create({.block_bytes = kBlock,
                                       .cap_bytes = kCap,
                                       .kept_bytes = input.below(4) * kBlock,
-                                      .huge_pages = HugePages::kOff},
+                                      .huge_pages = HugePages::kOff,
+                                      .guard = guarded_ ? GuardMode::kReport : GuardMode::kOff},
                                      calls_)
                   .value()) {}
 
@@ -105,7 +109,7 @@ class Story {
 
  private:
   void act() {
-    switch (input_.below(20)) {
+    switch (input_.below(22)) {
       case 0:
       case 1:
       case 2:
@@ -142,6 +146,12 @@ class Story {
         return release();
       case 19:
         other_.reset();
+        return;
+      case 20:
+        if (guarded_) free_badly();
+        return;
+      case 21:
+        if (guarded_) write_beside();
         return;
     }
   }
@@ -264,9 +274,30 @@ class Story {
     }
     MUST_HOLD(memory.releases == (memory.adopted ? 1 : 0));
     live_bytes_ -= memory.bytes;
+    faults_ += memory.damaged;
+    if (!memory.adopted) last_freed_ = memory.begin;
     all_.erase(memory.begin);
     MUST_HOLD(!pool_->starved());  // memory came back
     MUST_HOLD(waiting_ == 0);
+  }
+
+  // A pointer that is not the begin of what is alive.
+  void free_badly() {
+    uint8_t* pointer = input_.flag() ? last_freed_ : users_;
+    if (input_.flag() && !handles_.empty()) {
+      const Memory& memory = *handles_[input_.u8() % handles_.size()].memory;
+      pointer = memory.begin + 1 + input_.u16() % memory.bytes;
+    }
+    if (pointer == nullptr || all_.contains(pointer)) return;
+    on_a_thread([&] { pool_->deallocate(pointer); });
+    ++faults_;
+  }
+  void write_beside() {
+    if (handles_.empty()) return;
+    Memory& memory = *handles_[input_.u8() % handles_.size()].memory;
+    if (memory.adopted || memory.damaged) return;
+    memory.begin[input_.flag() ? static_cast<ptrdiff_t>(memory.bytes) : -1] = 0x11;
+    memory.damaged = true;
   }
 
   void inspect() {
@@ -338,6 +369,7 @@ class Story {
     MUST_HOLD(stats.live_bytes == live_bytes_);
     MUST_HOLD(stats.live_bytes + stats.cached_bytes == stats.registered_bytes);
     MUST_HOLD(waiting_ >= 0);
+    MUST_HOLD(stats.guard_faults == faults_);
     for (size_t i = 0; i < device_count_ && !may_be_lost_; ++i) {
       MUST_HOLD(devices_[i].registered_bytes() == stats.registered_bytes);
     }
@@ -348,19 +380,21 @@ class Story {
     while (!handles_.empty()) drop(handles_.size() - 1);
     compare();
     other_.reset();
-    pool_->release_unused();
-    std::vector<void*> blocks;
-    for (auto made = pool_->allocate(kBlock); made.ok(); made = pool_->allocate(kBlock)) {
-      blocks.push_back(*made);
+    // Canaries take a part of each last block.
+    const size_t part = guarded_ ? kBlock / 2 : kBlock;
+    std::vector<void*> parts;
+    for (auto made = pool_->allocate(part); made.ok(); made = pool_->allocate(part)) {
+      parts.push_back(*made);
     }
-    MUST_HOLD(may_be_lost_ || blocks.size() == kCap / kBlock);
+    MUST_HOLD(may_be_lost_ || parts.size() == kCap / kBlock);
     MUST_HOLD(pool_->stats().registered_bytes == kCap);
-    for (void* block : blocks) pool_->deallocate(block);
+    for (void* pointer : parts) pool_->deallocate(pointer);
     pool_.reset();
     for (const FakeDevice& device : devices_) MUST_HOLD(device.region_count() == 0);
   }
 
   Input& input_;
+  const bool guarded_;
   CountedSystemCalls calls_;
   FakeDevice devices_[kDevices];
   size_t device_count_ = 0;
@@ -371,6 +405,8 @@ class Story {
   std::vector<Handle> handles_;
   size_t live_bytes_ = 0;
   uint8_t serial_ = 0;
+  uint8_t* last_freed_ = nullptr;
+  uint64_t faults_ = 0;
   int waiting_ = 0;
   bool may_be_lost_ = false;
   uint8_t users_[32 << 10];

@@ -145,11 +145,13 @@ class Exchange {
   std::vector<Piece> pieces_;
 };
 
-class PoolRandom : public ::testing::Test {
+class PoolRandom : public ::testing::TestWithParam<GuardMode> {
  protected:
   PoolRandom()
-      : pool_(std::move(*RegisteredPool::create(
-            {.block_bytes = kBlock, .cap_bytes = kCap, .kept_bytes = kCap / 4}))) {
+      : pool_(std::move(*RegisteredPool::create({.block_bytes = kBlock,
+                                                 .cap_bytes = kCap,
+                                                 .kept_bytes = kCap / 4,
+                                                 .guard = GetParam()}))) {
     EXPECT_TRUE(pool_->add_device(&device_).ok());
     void* first = *pool_->allocate(1);
     const auto region = device_.region_of(pool_->region(first, 0)->lkey);
@@ -385,8 +387,14 @@ class Actor {
   uint64_t waiting_id_ = 0;
 };
 
-TEST_F(PoolRandom, NothingOverlapsAndNothingIsLost) {
-  const uint64_t steps = operations() / (kLanes * kThreadsPerLane);
+INSTANTIATE_TEST_SUITE_P(, PoolRandom, ::testing::Values(GuardMode::kOff, GuardMode::kReport),
+                         [](const auto& param) {
+                           return param.param == GuardMode::kOff ? "Plain" : "Guarded";
+                         });
+
+TEST_P(PoolRandom, NothingOverlapsAndNothingIsLost) {
+  const uint64_t slowness = GetParam() == GuardMode::kOff ? 1 : 4;
+  const uint64_t steps = operations() / (kLanes * kThreadsPerLane) / slowness;
   std::vector<std::thread> lanes;
   for (unsigned lane = 0; lane < kLanes; ++lane) {
     lanes.emplace_back([&, lane] {
@@ -418,7 +426,9 @@ TEST_F(PoolRandom, NothingOverlapsAndNothingIsLost) {
   EXPECT_GT(wakes_, 0u);
   RecordProperty("refused", std::to_string(failures_));
   RecordProperty("woken", std::to_string(wakes_));
-  auto everything = pool_->allocate(kCap);
+  EXPECT_EQ(stats.guard_faults, 0u);
+  // A guarded allocation needs some bytes more than it gives.
+  auto everything = pool_->allocate(GetParam() == GuardMode::kOff ? kCap : kCap - kBlock);
   ASSERT_TRUE(everything.ok()) << everything.status().to_string();
   pool_->deallocate(*everything);
   pool_.reset();
