@@ -346,7 +346,9 @@ class Story {
   }
 
   void refused(const Status& status, size_t wanted) {
-    if (wanted == 0 || (wanted > kCap && status.code() == Code::kInvalidArgument)) {
+    // Never to be had: with its canaries, and those as wide as the largest alignment, if guarded.
+    const size_t most = guarded_ ? kCap - 2 * kBlock : kCap;
+    if (wanted == 0 || (wanted > most && status.code() == Code::kInvalidArgument)) {
       MUST_HOLD(status.code() == Code::kInvalidArgument);
       return;
     }
