@@ -1,8 +1,8 @@
 // bemalloc's front door: memory that every open device has registered (paper 5.2).
 //
 // One sparse memfd of the cap's size, mapped once, sealed against resizing; blocks of
-// `block_bytes` are born by fallocate + MADV_POPULATE_WRITE (shortage is a Status, never
-// SIGBUS) and registered with each device as one region. Larger allocations are one run of
+// `block_bytes` get their memory at birth, in huge pages where the kernel gives them (shortage is a
+// Status, never SIGBUS), and are registered with each device as one region. Larger allocations are one run of
 // blocks under one region. Keys never cross regions.
 //
 //   registered bytes = live + cached      live = handed out, cached = ours to hand out
