@@ -3,11 +3,13 @@
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <random>
 #include <vector>
 
+#include "be/verbs/hardware/device.h"
 #include "be/verbs/hardware/endpoint.h"
 #include "be/verbs/hardware/gid_selection.h"
 #include "be/verbs/hardware/queue_pair_states.h"
@@ -156,6 +158,18 @@ TEST(QueuePairStates, TheInlineWishStepsDownToNothing) {
   std::vector<uint32_t> wishes = {512};
   while (wishes.back() != 0) wishes.push_back(next_inline_wish(wishes.back()));
   EXPECT_THAT(wishes, ::testing::ElementsAre(512, 256, 128, 64, 32, 16, 0));
+}
+
+TEST(HardwareDevices, WhatMayStopARegistrationIsNamedWithItsValue) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_MEMLOCK, &before), 0);
+  const rlimit lowered{.rlim_cur = 4096, .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_MEMLOCK, &lowered), 0);
+  EXPECT_EQ(memlock_limit(), "RLIMIT_MEMLOCK is 4096 bytes");
+  ASSERT_EQ(::setrlimit(RLIMIT_MEMLOCK, &before), 0);
+  if (before.rlim_cur == RLIM_INFINITY) {
+    EXPECT_EQ(memlock_limit(), "RLIMIT_MEMLOCK is unlimited");
+  }
 }
 
 TEST(HardwareDevices, EveryDeviceIsListedWithAReason) {
