@@ -4,42 +4,19 @@
 
 #include <atomic>
 #include <cmath>
-#include <ctime>
 #include <memory>
 #include <random>
 #include <thread>
 #include <utility>
 
+#include "bench/common/thread_cpu_time.h"
+#include "bench/common/touch.h"
+
 namespace be::bench {
 namespace {
 
-constexpr size_t kPage = 4096;
 constexpr size_t kCrossEvery = 10;
 constexpr size_t kSizes = 65536;  // drawn before the clock runs
-
-double thread_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
-
-std::vector<uint32_t> draw_sizes(const Workload& workload, uint64_t seed) {
-  std::mt19937_64 random(seed);
-  const auto range = static_cast<double>(workload.max_bytes - workload.min_bytes);
-  std::uniform_real_distribution<double> uniform(0, 1);
-  std::exponential_distribution<double> exponential(4);  // mean: a quarter of the range
-  std::vector<uint32_t> sizes(kSizes);
-  for (uint32_t& size : sizes) {
-    double part = 2;
-    if (workload.exponential) {
-      while (part > 1) part = exponential(random);
-    } else {
-      part = 1 - std::sqrt(uniform(random));
-    }
-    size = static_cast<uint32_t>(static_cast<double>(workload.min_bytes) + part * range);
-  }
-  return sizes;
-}
 
 // What the thread before this one has handed over.
 struct alignas(64) Mailbox {
@@ -60,19 +37,19 @@ class Thread {
         random_(0x9e3779b97f4a7c15 * (index + 1)) {}
 
   void run() {
-    const double start = thread_seconds();
+    const double start = thread_cpu_seconds();
     double waited = 0;
     for (size_t loop = 0; loop < workload_.loops; ++loop) {
       free_received();
       for (size_t i = 0; i < workload_.operations_per_loop; ++i) replace();
-      const double waiting = thread_seconds();
+      const double waiting = thread_cpu_seconds();
       hand_over();
-      waited += thread_seconds() - waiting;
+      waited += thread_cpu_seconds() - waiting;
     }
     own_.closed = true;
     free_received();
     for (void* block : slots_) free(block);
-    result.cpu_seconds = thread_seconds() - start - waited;
+    result.cpu_seconds = thread_cpu_seconds() - start - waited;
   }
 
   WorkloadResult result;
@@ -90,9 +67,7 @@ class Thread {
     const size_t bytes = sizes_[next_random() % kSizes];
     slot = allocator_.allocate(bytes);
     ++result.operations;
-    auto* memory = static_cast<volatile uint8_t*>(slot);
-    for (size_t at = 0; at < bytes; at += kPage) memory[at] = 1;
-    memory[bytes - 1] = 1;
+    write_each_page(slot, bytes);
   }
 
   void free(void* block) {
@@ -139,6 +114,24 @@ class Thread {
 
 }  // namespace
 
+std::vector<uint32_t> draw_sizes(const Workload& workload, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const auto range = static_cast<double>(workload.max_bytes - workload.min_bytes);
+  std::uniform_real_distribution<double> uniform(0, 1);
+  std::exponential_distribution<double> exponential(4);  // mean: a quarter of the range
+  std::vector<uint32_t> sizes(kSizes);
+  for (uint32_t& size : sizes) {
+    double part = 2;
+    if (workload.exponential) {
+      while (part > 1) part = exponential(random);
+    } else {
+      part = 1 - std::sqrt(uniform(random));
+    }
+    size = static_cast<uint32_t>(static_cast<double>(workload.min_bytes) + part * range);
+  }
+  return sizes;
+}
+
 Workload large_workload() {
   return {.min_bytes = 64 << 10,
           .max_bytes = 1 << 20,
@@ -162,8 +155,8 @@ WorkloadResult run_workload(const Workload& workload, int threads, Allocator& al
   std::vector<Mailbox> mailboxes(count);
   std::vector<std::unique_ptr<Thread>> states;
   for (size_t i = 0; i < count; ++i) {
-    states.push_back(std::make_unique<Thread>(workload, allocator, i, mailboxes[i],
-                                              mailboxes[(i + 1) % count]));
+    states.push_back(
+        std::make_unique<Thread>(workload, allocator, i, mailboxes[i], mailboxes[(i + 1) % count]));
   }
   std::vector<std::thread> running;
   for (auto& state : states) running.emplace_back([&state] { state->run(); });

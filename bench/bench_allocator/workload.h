@@ -33,6 +33,9 @@ struct Workload {
 Workload large_workload();
 Workload small_workload();
 
+// Many sizes of the workload, so that none is drawn while the clock runs.
+std::vector<uint32_t> draw_sizes(const Workload& workload, uint64_t seed);
+
 // What is measured. Called by all threads at once.
 class Allocator {
  public:

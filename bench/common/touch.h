@@ -26,4 +26,12 @@ inline uint64_t read_all(const uint8_t* bytes, size_t count) {
   return sum;
 }
 
+// One byte of each page, and the last: what a page costs when it is first used shows.
+inline void write_each_page(void* memory, size_t count) {
+  constexpr size_t kPage = 4096;
+  auto* bytes = static_cast<volatile uint8_t*>(memory);
+  for (size_t at = 0; at < count; at += kPage) bytes[at] = 1;
+  bytes[count - 1] = 1;
+}
+
 }  // namespace be::bench
