@@ -1,15 +1,13 @@
 // Figure 4 of the paper: our registered memory beside the allocators that everybody uses, and what
 // else issue 4 asks of it; Figure 5: the registered memory of an inference service.
 //
-//   build/release/bin/bench_allocator                      Figure 4 and all bars, 10 minutes
+//   build/release/bin/bench_allocator                      Figure 4 and all bars, 15 minutes
 //   build/release/bin/bench_allocator --quick              within 50 s
 //   build/release/bin/bench_allocator inference            Figure 5, 10 minutes
 //
 // bench_allocator/: workload.h, cells.h, single_figures.h and inference.h tell what is measured.
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <string>
 #include <vector>
 

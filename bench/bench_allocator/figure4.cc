@@ -54,10 +54,10 @@ std::string plot_of(const Panel& panel, const Contenders& contenders) {
       "set title {}\nset ylabel {}\nset lmargin at screen {}\nset rmargin at screen {}\n"
       "set bmargin at screen {}\nset tmargin at screen {}\n",
       quoted(panel.title), quoted(panel.unit), panel.left == 0 ? 0.08 : 0.58,
-      panel.left == 0 ? 0.48 : 0.98, panel.top == 0 ? 0.17 : 0.59, panel.top == 0 ? 0.47 : 0.89);
+      panel.left == 0 ? 0.48 : 0.98, panel.top == 0 ? 0.19 : 0.60, panel.top == 0 ? 0.48 : 0.89);
   // One key for all four, over the first.
   text += panel.left == 0 && panel.top == 1
-              ? "set key at screen 0.53, 0.985 center top horizontal maxrows 1 samplen 2\n"
+              ? "set key at screen 0.53, 0.985 center top horizontal invert samplen 2\n"
               : "unset key\n";
   text += "plot ";
   // Ours last, on top of the others.

@@ -38,7 +38,8 @@ Status draw_figure5(const std::string& path, const InferenceRun& run,
   lines.push_back(kPaper);
   script +=
       "set title 'Registered memory of an inference service'\nset xlabel 'seconds since start'\n"
-      "set ylabel 'registered, MiB'\nset yrange [0:*]\nset grid lc '#dddddd'\nset border 3\n"
+      "set ylabel 'registered, MiB'\nset yrange [0:*]\nset xrange [0:*]\nset offsets 0, 0, graph "
+      "0.1, 0\nset grid lc '#dddddd'\nset border 3\n"
       "set tics nomirror\nset key outside right\nset bmargin at screen 0.28\n";
   return draw_svg(path, kWidth, kHeight, script + caption(lines) + plot + "\n");
 }

@@ -63,7 +63,7 @@ std::string caption(const std::vector<std::string>& lines) {
   for (size_t i = 0; i < lines.size(); ++i) {
     script += fmt::format(
         "set label {} {} at screen 0.02, char {} font ',10' textcolor '#555555' noenhanced\n",
-        100 + i, quoted(lines[i]), 1 + 1.2 * static_cast<double>(lines.size() - 1 - i));
+        100 + i, quoted(lines[i]), 0.7 + 0.85 * static_cast<double>(lines.size() - 1 - i));
   }
   return script;
 }
