@@ -57,7 +57,7 @@ std::string plot_of(const Panel& panel, const Contenders& contenders) {
       panel.left == 0 ? 0.48 : 0.98, panel.top == 0 ? 0.19 : 0.60, panel.top == 0 ? 0.48 : 0.89);
   // One key for all four, over the first.
   text += panel.left == 0 && panel.top == 1
-              ? "set key at screen 0.53, 0.985 center top horizontal invert samplen 2\n"
+              ? "set key at screen 0.53, 0.985 center top vertical invert maxrows 2 samplen 2\n"
               : "unset key\n";
   text += "plot ";
   // Ours last, on top of the others.
