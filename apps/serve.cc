@@ -1,12 +1,11 @@
 // byteexpress serve: one parameter server, until SIGTERM or SIGINT.
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <csignal>
 #include <cstdio>
 #include <memory>
 
 #include "apps/commands.h"
+#include "apps/end_signals.h"
 #include "apps/options.h"
 #include "be/ps/parameter_server.h"
 
@@ -16,25 +15,6 @@ namespace {
 struct ServeCommand {
   std::string listen = "127.0.0.1:0";
   Part shard;
-};
-
-// SIGTERM and SIGINT, blocked in every thread that is started after construction.
-class EndSignals {
- public:
-  EndSignals() {
-    sigemptyset(&signals_);
-    sigaddset(&signals_, SIGTERM);
-    sigaddset(&signals_, SIGINT);
-    pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
-  }
-  void wait() const {
-    int signal = 0;
-    while (sigwait(&signals_, &signal) == EINTR) {
-    }
-  }
-
- private:
-  sigset_t signals_;
 };
 
 Status serve(const ServeCommand& command, const Settings& settings) {

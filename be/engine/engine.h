@@ -123,6 +123,7 @@ class Engine {
   ibv_qp* qp() const;
   uint32_t completions_needed() const;  // CQ entries this engine can fill: full depths
   static uint32_t completions_needed(const EngineOptions& options);
+  static uint32_t fragment_bytes(const EngineOptions& options, DeviceKind kind);  // in effect
   EngineStats stats() const;
   // The invariants that span the engine's machines (blueprint 6): the one that does not hold, as
   // an equation, or null. Looks at every queue.

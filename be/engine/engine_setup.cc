@@ -16,13 +16,13 @@ constexpr uint32_t kNicFragment = 8u << 10;
 // stands in the way of other sockets (measured: it moves no more bytes).
 constexpr uint32_t kSoftnicFragments = 1;
 
-uint32_t choose_fragment(const EngineOptions& options, DeviceKind kind) {
+}  // namespace
+
+uint32_t Engine::fragment_bytes(const EngineOptions& options, DeviceKind kind) {
   if (options.fragment_bytes != 0) return options.fragment_bytes;
   const uint32_t wish = kind == DeviceKind::kSoftnic ? kSoftnicFragment : kNicFragment;
   return options.send_window_bytes == 0 ? wish : std::min(wish, options.send_window_bytes);
 }
-
-}  // namespace
 
 uint32_t reserved_receives(const EngineOptions& options) {
   return options.grants + 2 + 2 * options.write_requests + options.grant_cancels;
@@ -35,7 +35,7 @@ Engine::Impl::Impl(const Resources& resources, const EngineOptions& options, Eng
       fork_watcher_([](void* self) { static_cast<Impl*>(self)->state_ = State::kDead; }, this),
       chain_(options.send_queue_depth, options.send_window_bytes),
       send_slots_(chain_.slots()),
-      fragment_bytes_(choose_fragment(options, resources.device->kind())),
+      fragment_bytes_(Engine::fragment_bytes(options, resources.device->kind())),
       fragment_limit_(resources.device->kind() == DeviceKind::kSoftnic ? kSoftnicFragments
                                                                        : options.send_queue_depth),
       small_limit_(std::min(options.eager_bytes, fragment_bytes_)),

@@ -62,6 +62,7 @@ class EngineLink final : public Resident, private EngineUser, private PollHandle
   // --- In use ---
   void open_socket(SocketHandler* handler, Time deadline);
   DeviceKind kind() const { return port_.device().device->kind(); }
+  const std::string& device_name() const { return port_.device().device->name(); }
   const Address& remote() const { return remote_; }
   uint32_t max_message_bytes() const { return peer_max_message_bytes_; }
   IoThreadImpl& thread() const { return thread_; }

@@ -19,6 +19,7 @@ EngineSocket::~EngineSocket() {
 }
 
 TransportKind EngineSocket::transport() const { return static_cast<TransportKind>(link_.kind()); }
+std::string_view EngineSocket::device_name() const { return link_.device_name(); }
 const Address& EngineSocket::remote() const { return link_.remote(); }
 IoThread& EngineSocket::thread() const { return link_.thread(); }
 size_t EngineSocket::max_message_bytes() const { return link_.max_message_bytes(); }

@@ -34,6 +34,7 @@ class EngineSocket final : public Socket {
   Status send(Message& message, uint64_t cookie) override;
   void close() override;
   TransportKind transport() const override;
+  std::string_view device_name() const override;
   const Address& remote() const override;
   IoThread& thread() const override;
   size_t max_message_bytes() const override;

@@ -51,6 +51,7 @@ class Socket {
   virtual void close() = 0;
 
   virtual TransportKind transport() const = 0;
+  virtual std::string_view device_name() const { return {}; }  // "mlx5_0"; empty: no device
   virtual const Address& remote() const = 0;
   virtual IoThread& thread() const = 0;
   virtual size_t max_message_bytes() const = 0;

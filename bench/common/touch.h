@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "apps/touch.h"
+
 namespace be::bench {
 
 inline void rewrite(uint8_t* bytes, size_t count) {
@@ -14,17 +16,7 @@ inline void rewrite(uint8_t* bytes, size_t count) {
   std::memset(bytes, ++value, count);
 }
 
-// One word of each cache line.
-inline uint64_t read_all(const uint8_t* bytes, size_t count) {
-  constexpr size_t kLine = 64;
-  uint64_t sum = 0;
-  for (size_t i = 0; i + sizeof(uint64_t) <= count; i += kLine) {
-    uint64_t word;
-    std::memcpy(&word, bytes + i, sizeof(word));
-    sum += word;
-  }
-  return sum;
-}
+using apps::read_all;
 
 // One byte of each page, and the last: what a page costs when it is first used shows.
 inline void write_each_page(void* memory, size_t count) {
