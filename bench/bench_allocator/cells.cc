@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "bench/bench_allocator/host_memory.h"
 #include "bench/bench_allocator/worker_process.h"
 #include "bench/bench_allocator/workload.h"
 
@@ -12,13 +13,21 @@ namespace {
 using Samples = std::map<Cell, std::map<std::string, std::vector<nlohmann::json>>>;
 
 // Enough for peaks to be reached and for warm caches to count; about a quarter of a second.
-size_t loops_of_quick(int threads) {
-  return std::max<size_t>(4, 12 / static_cast<size_t>(threads));
+size_t loops_of_quick(const Cell& cell) {
+  const auto threads = static_cast<size_t>(cell.threads);
+  return cell.workload == "LARGE" ? std::max<size_t>(10, 40 / threads)
+                                  : std::max<size_t>(4, 12 / threads);
+}
+
+// More than any allocator takes.
+size_t peak_bytes(const Cell& cell) {
+  const size_t per_thread = cell.workload == "LARGE" ? 250 : 100;
+  return (per_thread * static_cast<size_t>(cell.threads)) << 20;
 }
 
 size_t loops_of(const CellsPlan& plan, const Cell& cell) {
   if (plan.loops != 0) return plan.loops;
-  if (plan.shorter) return loops_of_quick(cell.threads);
+  if (plan.shorter) return loops_of_quick(cell);
   return cell.workload == "LARGE" ? large_workload().loops : small_workload().loops;
 }
 
@@ -73,6 +82,7 @@ Result<Matrix> measure_cells(const CellsPlan& plan, const Contenders& contenders
                                     {"threads", cell.threads},
                                     {"loops", loops_of(plan, cell)},
                                     {"allocator", contender.allocator}};
+        fetch_memory_from_host(peak_bytes(cell));
         const auto answer = run_worker(job, {.environment = contender.environment, .wrapper = {}});
         if (!answer.ok()) return answer.status().with_context(contender.name);
         samples[cell][contender.name].push_back(answer->result);
