@@ -31,12 +31,13 @@ void Buffer::give_back() {
   auto* shared = static_cast<Shared*>(owner);
   // Release our reads of the bytes; the last one acquires everybody's before giving them away.
   if (shared->handles.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  bool free = true;  // of the device
   if (shared->adopted_bytes > 0) {
-    shared->core->release_adopted(shared->memory, shared->adopted_bytes);
+    free = shared->core->release_adopted(shared->memory, shared->adopted_bytes);
   } else if (!shared->release) {
     shared->core->deallocate(shared->memory);
   }
-  if (shared->release) shared->release();
+  if (free && shared->release) shared->release();
   delete shared;
 }
 

@@ -24,10 +24,13 @@ uint32_t PageRuns::take_block() {
 
 uint32_t PageRuns::take(uint32_t pages, uint32_t alignment) {
   assert(pages > 0 && pages <= pages_per_block_ && alignment <= pages_per_block_);
+  assert(pages_per_block_ % alignment == 0);
   // A run of that length has an aligned part that is long enough wherever it begins.
-  const uint32_t found = shortest_bin(std::min(pages + alignment - 1, pages_per_block_));
-  if (found == 0) return kNoPage;
-  const uint32_t free_first = heads_[found];
+  const uint32_t sure = std::min(pages + alignment - 1, pages_per_block_);
+  const uint32_t bin = shortest_bin(sure);
+  const uint32_t free_first = bin != 0 ? heads_[bin] : find_aligned(pages, sure, alignment);
+  if (free_first == kNoPage) return kNoPage;
+  const uint32_t found = pages_[free_first].length;
   const uint32_t first = (free_first + alignment - 1) & ~(alignment - 1);
   const uint32_t before = first - free_first;
   remove(free_first);
@@ -57,6 +60,18 @@ void PageRuns::give(uint32_t first_page) {
     remove(behind);
   }
   insert(first, length);
+}
+
+// Among the free runs shorter than `sure`: one with an aligned part of `pages` pages, or kNoPage.
+// Looks at each of them: for the rare alignment above a page that would make the heap grow.
+uint32_t PageRuns::find_aligned(uint32_t pages, uint32_t sure, uint32_t alignment) const {
+  for (uint32_t bin = shortest_bin(pages); bin != 0 && bin < sure; bin = shortest_bin(bin + 1)) {
+    for (uint32_t first = heads_[bin]; first != kNoPage; first = pages_[first].next) {
+      const uint32_t before = -first & (alignment - 1);
+      if (before + pages <= bin) return first;
+    }
+  }
+  return kNoPage;
 }
 
 void PageRuns::insert(uint32_t first, uint32_t length) {

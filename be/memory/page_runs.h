@@ -53,6 +53,7 @@ class PageRuns {
   void remove(uint32_t first);
   void tag(uint32_t first, uint32_t length, bool free);
   uint32_t shortest_bin(uint32_t pages) const;
+  uint32_t find_aligned(uint32_t pages, uint32_t sure, uint32_t alignment) const;
 
   const uint32_t pages_per_block_;
   ZeroedArray<Page> pages_;

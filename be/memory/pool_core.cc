@@ -234,6 +234,7 @@ void PoolCore::deallocate_pages(uint32_t first_page) {
 Status PoolCore::adopt(void* memory, size_t size) {
   if (in_child()) return forked_status(kPoolName);
   if (!blocks_->charge(size).ok()) {
+    if (guard_ != nullptr) guard_->release_quarantine();
     make_room();
     heap_.release_kept();
     BE_RETURN_IF_ERROR(blocks_->charge(size));
@@ -247,15 +248,17 @@ Status PoolCore::adopt(void* memory, size_t size) {
   return ok_status();
 }
 
-void PoolCore::release_adopted(void* memory, size_t size) {
-  if (in_child()) return;
-  if (const Status status = blocks_->regions().forget_adopted(memory); !status.ok()) {
-    log_error("adopted memory stays registered: {}", status.to_string());
-  }
-  blocks_->refund(size);
+bool PoolCore::release_adopted(void* memory, size_t size) {
+  if (in_child()) return true;
   adopted_bytes_.fetch_sub(size, std::memory_order_relaxed);
   adopted_.fetch_sub(1, std::memory_order_relaxed);
+  if (const Status status = blocks_->regions().forget_adopted(memory); !status.ok()) {
+    log_error("{} bytes of adopted memory at {} are lost: {}", size, memory, status.to_string());
+    return false;
+  }
+  blocks_->refund(size);
   if (waiters_.starved()) waiters_.fire();
+  return true;
 }
 
 Result<std::span<uint8_t>> PoolCore::GuardSource::allocate(size_t bytes, size_t alignment) {
@@ -315,6 +318,7 @@ std::vector<SizeClassStats> PoolCore::size_class_stats() const {
 }
 
 void PoolCore::release_unused() {
+  if (guard_ != nullptr) guard_->check_all();
   settle();
   heap_.release_unused();
 }

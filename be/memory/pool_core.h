@@ -71,7 +71,9 @@ class PoolCore {
   size_t usable_size(const void* pointer) const;
 
   Status adopt(void* memory, size_t size);
-  void release_adopted(void* memory, size_t size);
+  // False: a device refuses to let it go, so its owner must not have it back. It stays registered
+  // and counted against the cap.
+  bool release_adopted(void* memory, size_t size);
 
   bool in_child() const { return caches_.in_child(); }
   PoolStats stats() const;

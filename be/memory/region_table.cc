@@ -87,9 +87,9 @@ Status RegionTable::forget_adopted(void* memory) {
   std::unique_lock lock(mutex_);
   const auto found = adopted_.find(reinterpret_cast<uintptr_t>(memory));
   if (found == adopted_.end()) return ok_status();  // deregister_all was before us
-  Status status = deregister_from_all(found->second);
+  BE_RETURN_IF_ERROR(deregister_from_all(found->second));
   adopted_.erase(found);
-  return status;
+  return ok_status();
 }
 
 const RegionKeys* RegionTable::adopted(const void* pointer, size_t device_index) const {

@@ -42,6 +42,7 @@ class RegionTable {
 
   // The memory must not overlap the range or other adopted memory (kAlreadyExists).
   Status adopt(void* memory, size_t length);
+  // On failure it stays registered with the devices that refused, and must not be given back.
   Status forget_adopted(void* memory);
   const RegionKeys* adopted(const void* pointer, size_t device_index) const;
 

@@ -2,8 +2,8 @@
 //
 // One sparse memfd of the cap's size, mapped once, sealed against resizing; blocks of
 // `block_bytes` get their memory at birth, in huge pages where the kernel gives them (shortage is a
-// Status, never SIGBUS), and are registered with each device as one region. Larger allocations are one run of
-// blocks under one region. Keys never cross regions.
+// Status, never SIGBUS), and are registered with each device as one region. Larger allocations are
+// one run of blocks under one region. Keys never cross regions.
 //
 //   registered bytes = live + cached      live = handed out, cached = ours to hand out
 //   registered bytes <= cap_bytes
@@ -72,7 +72,7 @@ class RegisteredPool {
   // At a multiple of `alignment`: a power of two, at most block_bytes (kInvalidArgument).
   Result<void*> allocate_aligned(size_t size, size_t alignment);
   void deallocate(void* pointer);
-  size_t usable_size(const void* pointer) const;
+  size_t usable_size(const void* pointer) const;  // of what allocate returned; not interior
 
   // Keys of the region around `pointer` (interior pointers too) on device `index`; adopted
   // memory is found as well, by a slower search. Unknown memory gives nullptr.
@@ -89,7 +89,8 @@ class RegisteredPool {
 
   // The user's own memory as a Buffer: registered here and now and counted against the cap;
   // `release` is called (on any thread) when the last handle is gone and it has been
-  // deregistered. On failure the memory stays the caller's and `release` is never called.
+  // deregistered. On failure the memory stays the caller's and `release` is never called; nor is it
+  // if a device refuses to deregister (logged): a NIC may still reach the memory.
   Result<Buffer> adopt(void* memory, size_t size, std::function<void()> release);
 
   // Memory of this pool as a Buffer, without a copy. Without `release` it is what allocate() gave

@@ -24,6 +24,17 @@ class SimplePages {
     }
     return best;
   }
+  // Of the free runs with an aligned part of `pages` pages.
+  uint32_t best_length_with_aligned(uint32_t pages, uint32_t alignment) const {
+    uint32_t best = 0;
+    for (uint32_t first = 0; first < used_.size(); ++first) {
+      if (!begins_free_run(first)) continue;
+      const uint32_t length = length_of_free_run_at(first);
+      const uint32_t before = (alignment - first % alignment) % alignment;
+      if (before + pages <= length && (best == 0 || length < best)) best = length;
+    }
+    return best;
+  }
   uint32_t length_of_free_run_at(uint32_t first) const {
     uint32_t length = 0;
     for (uint32_t page = first; page < block_end(first) && !used_[page]; ++page) ++length;
@@ -77,8 +88,10 @@ struct Pair {
     for (uint32_t block = 0; block < blocks; ++block) runs.add_block(block);
   }
   void take(uint32_t pages, uint32_t alignment = 1) {
-    // In a run of so many pages there is an aligned part wherever it begins.
-    const uint32_t best = simple.best_length(std::min(pages + alignment - 1, block_pages));
+    // In a run of so many pages there is an aligned part wherever it begins; only if there is none
+    // such are shorter ones searched.
+    uint32_t best = simple.best_length(std::min(pages + alignment - 1, block_pages));
+    if (best == 0) best = simple.best_length_with_aligned(pages, alignment);
     const uint32_t first = runs.take(pages, alignment);
     ASSERT_EQ(first == kNoPage, best == 0);
     if (first == kNoPage) return;

@@ -201,6 +201,21 @@ TEST_F(PoolFailures, ABlockThatCannotBeDeregisteredIsNeverUsedAgain) {
   pool_->deallocate(*rest);
 }
 
+TEST_F(PoolFailures, AdoptedMemoryThatCannotBeDeregisteredIsNotGivenBack) {
+  make_pool();
+  std::vector<uint8_t> users(1000);
+  bool released = false;
+  Buffer adopted = std::move(*pool_->adopt(users.data(), users.size(), [&] { released = true; }));
+  first_.fail_deregistrations(true);
+  adopted.reset();
+  EXPECT_FALSE(released);
+  EXPECT_EQ(first_.region_count(), 1u);
+  EXPECT_EQ(pool_->stats().registered_bytes, users.size());
+  first_.heal();
+  pool_.reset();
+  EXPECT_EQ(first_.region_count(), 0u);
+}
+
 TEST_F(PoolFailures, AHoleThatCannotBePunchedIsUsedAgain) {
   make_pool();
   pool_->deallocate(*pool_->allocate(5 * kBlock));

@@ -330,6 +330,28 @@ TEST_F(RegisteredPoolTest, StatisticsTellOfEachSizeClass) {
   EXPECT_EQ(of_1024().live_objects, 0u);
 }
 
+TEST(RegisteredPool, AnAlignedPartOfAShortRunIsFoundBeforeTheCapIsReported) {
+  constexpr size_t kSmallBlock = size_t{64} << 10;
+  auto pool =
+      std::move(*RegisteredPool::create({.block_bytes = kSmallBlock, .cap_bytes = kSmallBlock}));
+  void* first = *pool->allocate_aligned(kSmallBlock / 2, kSmallBlock / 2);
+  auto second = pool->allocate_aligned(kSmallBlock / 2, kSmallBlock / 2);
+  ASSERT_TRUE(second.ok()) << second.status().to_string();
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(*second) % (kSmallBlock / 2), 0u);
+  pool->deallocate(first);
+  pool->deallocate(*second);
+}
+
+TEST(RegisteredPool, WhatTheGuardWatchesMakesRoomForAdoptedMemory) {
+  constexpr size_t kSmallBlock = size_t{64} << 10;
+  auto pool = std::move(*RegisteredPool::create(
+      {.block_bytes = kSmallBlock, .cap_bytes = 8 * kSmallBlock, .guard = GuardMode::kReport}));
+  for (int i = 0; i < 20; ++i) pool->deallocate(*pool->allocate(30000));
+  std::vector<uint8_t> users(8 * kSmallBlock);
+  const auto adopted = pool->adopt(users.data(), users.size(), [] {});
+  EXPECT_TRUE(adopted.ok()) << adopted.status().to_string();
+}
+
 size_t free_huge_pages() {
   std::ifstream meminfo("/proc/meminfo");
   for (std::string word; meminfo >> word;) {
