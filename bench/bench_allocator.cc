@@ -133,7 +133,7 @@ void make_quick(Options& options, const CLI::App& app) {
   const auto given = [&](const char* name) { return app.get_option(name)->count() > 0; };
   options.cells.shorter = true;
   if (!given("--repetitions")) options.cells.repetitions = 3;
-  if (!given("--seconds")) options.seconds = 2;
+  if (!given("--seconds")) options.seconds = 1;
   if (!given("--parts")) options.parts = {"cells", "lookup", "producer"};
 }
 
@@ -151,7 +151,7 @@ int start(int argc, char** argv) {
   options.report.command = command_line(argc, argv);
   CLI::App app{"The paper's Figure 4: our registered memory beside other allocators."};
   app.add_flag("--quick", options.quick,
-               "Ends within 50 s: fewer loops, --repetitions 3, --seconds 2, "
+               "Ends within 50 s: fewer loops, --repetitions 3, --seconds 1, "
                "--parts cells,lookup,producer");
   app.add_option("--parts", options.parts, "What to measure")
       ->delimiter(',')

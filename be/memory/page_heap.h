@@ -13,8 +13,9 @@
 //   released    max(0, low water - kept_bytes), in whole blocks
 //
 // Before it grows, those who hold pages that they do not need are asked for them (settle). If that
-// yields less than half a block it grows all the same, so this is paid once in half a block at
-// most.
+// yields less than half a block, or a sixteenth of the heap has not been handed out since it was
+// done last, it grows all the same: settling empties the caches of all threads, and a heap at its
+// edge must not do it again and again.
 //
 // Any thread. One lock for pages; growth is serialised by a second one, so that threads who meet
 // an exhausted heap together make one block and not one each. A failure to grow is retried once

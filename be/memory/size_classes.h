@@ -26,7 +26,7 @@ struct SizeClass {
   uint32_t bytes = 0;
   uint16_t span_pages = 0;
   uint16_t span_objects = 0;
-  uint16_t cached = 0;  // most objects that one thread keeps: about 64 KiB, from 4 to 128
+  uint16_t cached = 0;  // most objects that one thread keeps: about 128 KiB, from 8 to 128
 };
 
 namespace size_classes_internal {
@@ -89,7 +89,7 @@ inline constexpr size_t kCachedObjectsInAll = [] {
 
 static_assert(kSizeClasses.front().bytes == 16 && kSizeClasses.back().bytes == kMaxSmallBytes);
 static_assert(kSizeClasses.front().span_objects == kMaxSpanObjects);
-static_assert(kSizeClasses.back().cached >= 4);
+static_assert(kSizeClasses.back().cached == 8);
 
 // Requires 0 < size <= kMaxSmallBytes.
 constexpr size_t size_class_of(size_t size) { return kClassBySize[(size + 15) / 16]; }

@@ -15,13 +15,13 @@ using Samples = std::map<Cell, std::map<std::string, std::vector<nlohmann::json>
 // Enough for peaks to be reached and for warm caches to count; about a quarter of a second.
 size_t loops_of_quick(const Cell& cell) {
   const auto threads = static_cast<size_t>(cell.threads);
-  return cell.workload == "LARGE" ? std::max<size_t>(10, 40 / threads)
-                                  : std::max<size_t>(4, 12 / threads);
+  return cell.workload == "LARGE" ? std::max<size_t>(5, 24 / threads)
+                                  : std::max<size_t>(3, 12 / threads);
 }
 
 // More than any allocator takes.
 size_t peak_bytes(const Cell& cell) {
-  const size_t per_thread = cell.workload == "LARGE" ? 250 : 100;
+  const size_t per_thread = cell.workload == "LARGE" ? 220 : 90;
   return (per_thread * static_cast<size_t>(cell.threads)) << 20;
 }
 

@@ -37,7 +37,7 @@ TEST(SizeClasses, SpansFitTheSmallestBlockAndTheTables) {
     EXPECT_LE(klass.span_objects, kMaxSpanObjects);
     EXPECT_GE(klass.span_objects, 4u);
     EXPECT_LE(klass.cached, kMaxCachedObjects);
-    EXPECT_GE(klass.cached, 4u);
+    EXPECT_GE(klass.cached, 8u);
   }
 }
 
