@@ -10,7 +10,7 @@
 namespace be::apps {
 namespace {
 
-constexpr Nanoseconds kPatience = 10s;  // for an answer of the server
+constexpr Nanoseconds kPatience = 30s;  // for an answer of the server
 constexpr Nanoseconds kSlice = 50ms;    // between two looks for signals
 constexpr uint32_t kBackgroundOutstanding = 2;
 

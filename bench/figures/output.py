@@ -23,11 +23,15 @@ def machine():
     return f"{os.cpu_count()} cores of {cpu}, Linux {platform.release()}, {now}"
 
 
+def number(value):
+    return f"{value:.5g}" if isinstance(value, float) else value
+
+
 def write_csv(path, columns, rows):
     with open(path + ".tmp", "w", newline="", encoding="utf-8") as file:
-        out = csv.writer(file)
-        out.writerow(columns)
-        out.writerows(rows)
+        out = csv.DictWriter(file, columns, lineterminator="\n")
+        out.writeheader()
+        out.writerows({column: number(value) for column, value in row.items()} for row in rows)
     os.replace(path + ".tmp", path)
 
 

@@ -13,12 +13,22 @@ class Failed(Exception):
     pass
 
 
+def server_address():
+    """Where servers listen: in the Soft-RoCE guest at rxe's address."""
+    return os.environ.get("RXE_ADDRESS_0", "127.0.0.1")
+
+
+def environment():
+    return {**os.environ, "BE_TRANSPORT_SECRET": "bench/figure"}  # else loopback only
+
+
 class Server:
     """`byteexpress perf server`, until it is left."""
 
     def __init__(self, program, arguments):
         self._process = subprocess.Popen(
-            [program, "perf", "server", *arguments], stdout=subprocess.PIPE, text=True)
+            [program, "perf", "server", "--listen", server_address() + ":0", *arguments],
+            stdout=subprocess.PIPE, text=True, env=environment())
         line = self._process.stdout.readline()
         if not line.startswith("ready "):
             self._process.wait()
@@ -38,7 +48,7 @@ def client(program, address, arguments):
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "perf.json")
         command = [program, "perf", "client", address, "--repetitions", "1", "--json", path, *arguments]
-        outcome = subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
+        outcome = subprocess.run(command, stdout=subprocess.DEVNULL, env=environment(), check=False)
         if outcome.returncode != 0:
             raise Failed("failed: " + " ".join(command))
         with open(path, encoding="utf-8") as file:
@@ -53,8 +63,8 @@ def sets(settings):
 class Case:
     """One way of running: its arguments for both ends, and what was measured so far."""
 
-    def __init__(self, name, transport, test, settings):
-        self.name = name
+    def __init__(self, transport, test, settings):
+        self.name = f"{transport} {' '.join(test)} {settings or ''}"
         self.both = ["--transport", transport, *sets(settings)]
         self.test = test
         self.device = ""
