@@ -182,7 +182,9 @@ Result<std::unique_ptr<EventChannel>> SoftnicDevice::create_event_channel() {
   return std::unique_ptr<EventChannel>(std::move(channel));
 }
 
-Result<ibv_td*> SoftnicDevice::create_thread_domain() { return new ibv_td{&context_}; }
+Result<ibv_td*> SoftnicDevice::create_thread_domain() {
+  return thread_domains_ ? new ibv_td{&context_} : nullptr;
+}
 void SoftnicDevice::destroy_thread_domain(ibv_td* domain) { delete domain; }
 
 Result<ibv_cq*> SoftnicDevice::create_cq(uint32_t entries, EventChannel* channel, void* user,

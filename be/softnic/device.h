@@ -81,6 +81,10 @@ class SoftnicDevice final : public Device {
 
   ControlMemory& control() { return *control_; }
   RegionTable& regions() { return *regions_; }
+  // Before the first thread domain is asked for: there are none, as with some providers.
+  void forget_thread_domains() { thread_domains_ = false; }
+  void count_contended_post() { contended_posts_.fetch_add(1, std::memory_order_relaxed); }
+  uint64_t contended_posts() const { return contended_posts_.load(std::memory_order_relaxed); }
   void count_staging_refused() { staging_refused_.fetch_add(1, std::memory_order_relaxed); }
   SoftnicStats stats() const {
     return {.staging_refused = staging_refused_.load(std::memory_order_relaxed)};
@@ -118,6 +122,8 @@ class SoftnicDevice final : public Device {
   // Posting without a thread domain takes a lock that QPs share. A model of the shared doorbell
   // registers of a real NIC, so that what it costs to forget the domain shows here too.
   std::array<std::mutex, 4> modelled_doorbell_locks_;
+  std::atomic<uint64_t> contended_posts_{0};  // that found such a lock taken
+  bool thread_domains_ = true;
 
   std::mutex mutex_;
   UniqueFd data_fd_;  // of the first pool that registers

@@ -192,8 +192,10 @@ void announce(QueuePair& qp, uint32_t messages_before, bool solicited) {
 
 class PostingLock {
  public:
-  explicit PostingLock(std::mutex* mutex) : mutex_(mutex) {
-    if (mutex_ != nullptr) mutex_->lock();
+  explicit PostingLock(QueuePair& qp) : mutex_(qp.posting_lock) {
+    if (mutex_ == nullptr || mutex_->try_lock()) return;
+    qp.device->count_contended_post();
+    mutex_->lock();
   }
   ~PostingLock() {
     if (mutex_ != nullptr) mutex_->unlock();
@@ -209,7 +211,7 @@ class PostingLock {
 
 int post_send(ibv_qp* base, ibv_send_wr* request, ibv_send_wr** bad) {
   QueuePair& qp = *static_cast<QueuePair*>(base);
-  const PostingLock lock(qp.posting_lock);
+  const PostingLock lock(qp);
   rc::SendQueue& sends = qp.core.sends();
   const uint32_t messages_before = sends.messages();
   bool solicited = false;

@@ -11,6 +11,7 @@ softnic beside kernel TCP on the host; in the Soft-RoCE guest (options.rxe) rxe 
 import dataclasses
 import typing
 
+import message_rate
 import perftest
 from output import Curve
 from runs import Case, run_in_turn, server_address
@@ -175,6 +176,16 @@ def draw_10(rows):
                     "The paper, on NICs: about 2 KB saturates 25 Gbps, more than 8 KB nearly 100 Gbps."])
 
 
+# --- 11: message rate over the number of queue pairs ---
+
+
+def draw_11(rows):
+    return Picture(["set logscale x 2", "set yrange [0:*]", "set xlabel 'queue pairs'",
+                    "set ylabel 'M messages/s'"], message_rate.curves_of(rows),
+                   [message_rate.contention(rows),
+                    "Not a reproduction: the paper has a NIC and a core for each of its eight threads."])
+
+
 # --- 13: a small flow beside large flows of one engine ---
 
 
@@ -215,6 +226,8 @@ FIGURES = {
     10: Figure("throughput over fragment size, 1 MiB messages, 4 outstanding, one queue pair",
                ["device", "link", "fragment_bytes", "gigabytes_per_second", "cpu_seconds_per_gigabyte"],
                measure_10, draw_10),
+    11: Figure("512 B message rate over queue pairs, softnic with thread domains or without",
+               message_rate.COLUMNS, message_rate.measure, draw_11),
     13: Figure("mean latency of a 32 B flow beside flows of 1 MiB messages on one engine",
                ["device", "link", "fragments", "large_flows", "mean_us", "p50_us", "p99_us",
                 "background_gigabytes_per_second"], measure_13, draw_13),
