@@ -131,6 +131,7 @@ class PoolCore {
   void make_room();
   void settle();  // whatever is free is in the heap afterwards, as far as whole spans are
 
+  CentralLists central_;  // first: it is aligned to cache lines
   std::unique_ptr<BlockSource> blocks_;
   const size_t range_bytes_;
   // What the hot paths take: nothing in guard mode.
@@ -138,7 +139,6 @@ class PoolCore {
   const size_t hot_range_bytes_;
   PageHeap heap_;
   PageTable table_;
-  CentralLists central_;
   ThreadCaches caches_;
   FreeWaiters waiters_;
   std::atomic<size_t> adopted_bytes_ = 0;

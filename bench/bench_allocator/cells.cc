@@ -33,6 +33,7 @@ size_t loops_of(const CellsPlan& plan, const Cell& cell) {
 
 Spread over(const std::vector<nlohmann::json>& samples, auto figure) {
   std::vector<double> values;
+  values.reserve(samples.size());
   for (const nlohmann::json& sample : samples) values.push_back(figure(sample));
   return spread_of(std::move(values));
 }

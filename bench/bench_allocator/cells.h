@@ -20,7 +20,7 @@ namespace be::bench {
 struct Cell {
   std::string workload;  // "LARGE", "SMALL"
   int threads = 0;
-  auto operator<=>(const Cell&) const = default;
+  auto operator<=>(const Cell&) const = default;  // NOLINT(modernize-use-nullptr): clang 14
 };
 
 struct Spread {
