@@ -44,6 +44,7 @@ Settings::Settings() {
             "softnic sends no faster than a NIC on such a link; 0: as fast as it can")
       .duration("completion_delay", &node.softnic.completion_delay, {0ns, kMaxCompletionDelay},
                 "softnic holds completions of sends back for so long");
+  declare_hardware();
   declare_rpc();
   config_.section("ps")
       .integer("push_threads", &server.push_threads, {1, 256},
@@ -105,6 +106,19 @@ void Settings::declare_engine() {
                 "between two signs of life")
       .duration("keepalive_timeout", &engine.keepalive_timeout, {20ms, 24h},
                 "a peer silent for so long is dead");
+}
+
+void Settings::declare_hardware() {
+  HardwareOptions& hardware = node.hardware;
+  config_.section("hardware")
+      .duration("ack_timeout", &hardware.ack_timeout, {8us, 1h},
+                "RNIC: without an acknowledgement for so long, packets go again")
+      .integer("retry_count", &hardware.retry_count, between<uint8_t>(0, 7),
+               "RNIC: so often, then the peer is out of reach")
+      .integer("traffic_class", &hardware.traffic_class, between<uint8_t>(0, 255),
+               "RoCE: traffic class of packets, DSCP in the upper six bits")
+      .integer("service_level", &hardware.service_level, between<uint8_t>(0, 7),
+               "InfiniBand service level; on RoCE the priority in VLANs");
 }
 
 void Settings::declare_rpc() {

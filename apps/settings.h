@@ -35,6 +35,7 @@ class Settings {
  private:
   void declare_transport();
   void declare_engine();
+  void declare_hardware();
   void declare_rpc();
 
   Config config_;

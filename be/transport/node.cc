@@ -122,7 +122,7 @@ Status NodeImpl::find_devices() {
         add_device(open_softnic(options_.softnic), choice == TransportChoice::kSoftnic));
   }
   if (allows(choice, DeviceKind::kHardware)) {
-    for (std::unique_ptr<Device>& device : open_hardware_devices()) {
+    for (std::unique_ptr<Device>& device : open_hardware_devices(options_.hardware)) {
       BE_RETURN_IF_ERROR(add_device(std::move(device), choice == TransportChoice::kRdma));
     }
   }

@@ -23,6 +23,7 @@
 #include "be/transport/io_thread.h"
 #include "be/transport/socket.h"
 #include "be/verbs/device.h"
+#include "be/verbs/hardware_device.h"
 
 namespace be {
 
@@ -36,6 +37,7 @@ struct NodeOptions {
   Nanoseconds memory_release_interval = 10s;  // memory not needed for so long may be given back
   EngineOptions engine;
   SoftnicOptions softnic;
+  HardwareOptions hardware;
   Nanoseconds handshake_timeout = 5s;
   uint32_t max_message_bytes = 1u << 30;
   std::string secret;  // shared secret; empty: no proof, default bind is loopback

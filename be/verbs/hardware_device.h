@@ -5,14 +5,24 @@
 // opens and closes descriptors, milliseconds.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "be/base/status.h"
+#include "be/base/time.h"
 #include "be/verbs/device.h"
 
 namespace be {
+
+// How our queue pairs behave on the wire; what of it a fabric wants is told by who runs it.
+struct HardwareOptions {
+  Nanoseconds ack_timeout = 67ms;  // without an acknowledgement for so long, packets go again
+  uint8_t retry_count = 7;         // so often, then the queue pair ends with RETRY_EXC; 0 ... 7
+  uint8_t traffic_class = 0;       // RoCE: DSCP in its upper six bits
+  uint8_t service_level = 0;       // InfiniBand, and the priority of VLANs; 0 ... 7
+};
 
 // One line of `byteexpress devices`.
 struct FoundDevice {
@@ -26,6 +36,6 @@ struct FoundDevice {
 std::vector<FoundDevice> list_hardware_devices();
 
 // Those that are usable, in the order of the list; empty is no failure.
-std::vector<std::unique_ptr<Device>> open_hardware_devices();
+std::vector<std::unique_ptr<Device>> open_hardware_devices(const HardwareOptions& options);
 
 }  // namespace be

@@ -32,16 +32,18 @@ std::string memlock_limit() {
   return fmt::format("RLIMIT_MEMLOCK is {} bytes", limit.rlim_cur);
 }
 
-Result<std::unique_ptr<HardwareDevice>> HardwareDevice::open(ibv_device* device) {
+Result<std::unique_ptr<HardwareDevice>> HardwareDevice::open(ibv_device* device,
+                                                             const HardwareOptions& options) {
   Context context(ibv_open_device(device));
   if (!context) return verb_error("ibv_open_device", errno, ibv_get_device_name(device));
-  std::unique_ptr<HardwareDevice> opened(new HardwareDevice(std::move(context)));
+  std::unique_ptr<HardwareDevice> opened(new HardwareDevice(std::move(context), options));
   BE_RETURN_IF_ERROR(opened->start());
   return opened;
 }
 
-HardwareDevice::HardwareDevice(Context context)
-    : name_(ibv_get_device_name(context->device)),
+HardwareDevice::HardwareDevice(Context context, const HardwareOptions& options)
+    : options_(options),
+      name_(ibv_get_device_name(context->device)),
       context_(std::move(context)),
       router_(context_.get()) {}
 
@@ -261,8 +263,8 @@ Status HardwareDevice::connect_qp(ibv_qp* qp, const EndpointBlob& remote, const 
   BE_ASSIGN_OR_RETURN(const auto connection, connection_of(qp));
   BE_ASSIGN_OR_RETURN(const auto endpoint, decode(remote));
   BE_RETURN_IF_ERROR(check_reachable({.link_layer = connection.port.link_layer}, endpoint));
-  BE_RETURN_IF_ERROR(to_rtr(qp, connection.port, endpoint, options));
-  BE_RETURN_IF_ERROR(to_rts(qp, connection.packet_sequence_number, options));
+  BE_RETURN_IF_ERROR(to_rtr(qp, connection.port, endpoint, options, options_));
+  BE_RETURN_IF_ERROR(to_rts(qp, connection.packet_sequence_number, options, options_));
   router_.post_connected(qp);
   return ok_status();
 }

@@ -15,13 +15,15 @@
 #include "be/verbs/hardware/event_channel.h"
 #include "be/verbs/hardware/port.h"
 #include "be/verbs/hardware/queue_pair_states.h"
+#include "be/verbs/hardware_device.h"
 
 namespace be::hardware {
 
 class HardwareDevice : public Device {
  public:
   // Fails with the reason why the device cannot be used.
-  static Result<std::unique_ptr<HardwareDevice>> open(ibv_device* device);
+  static Result<std::unique_ptr<HardwareDevice>> open(ibv_device* device,
+                                                      const HardwareOptions& options);
   ~HardwareDevice() override;
 
   std::string describe() const;  // what a person wants to know of a usable device
@@ -70,13 +72,14 @@ class HardwareDevice : public Device {
     ibv_cq* recv_cq = nullptr;
   };
 
-  explicit HardwareDevice(Context context);
+  HardwareDevice(Context context, const HardwareOptions& options);
   Status start();
   Status probe();
   std::string about(std::string_view object) const;
   ibv_pd* pd_of(ibv_td* thread_domain);
   Result<Connection> connection_of(ibv_qp* qp);
 
+  const HardwareOptions options_;
   std::string name_;
   Context context_;
   std::unique_ptr<ibv_pd, FreePd> pd_;

@@ -22,13 +22,14 @@ Status check_device_node(const ibv_device* device) {
   return error_from_errno(errno, fmt::format("device node {}", path));
 }
 
-Result<std::unique_ptr<HardwareDevice>> open_device(ibv_device* device) {
+Result<std::unique_ptr<HardwareDevice>> open_device(ibv_device* device,
+                                                    const HardwareOptions& options) {
   if (device->node_type != IBV_NODE_CA) {
     return error(Code::kUnsupported, "{} is neither InfiniBand nor RoCE",
                  ibv_node_type_str(device->node_type));
   }
   BE_RETURN_IF_ERROR(check_device_node(device));
-  return HardwareDevice::open(device);
+  return HardwareDevice::open(device, options);
 }
 
 // Calls `visit` for each RDMA device; says why if there is none.
@@ -53,7 +54,7 @@ Status for_each_device(const std::function<void(ibv_device*)>& visit) {
 std::vector<FoundDevice> list_hardware_devices() {
   std::vector<FoundDevice> found;
   const Status status = for_each_device([&](ibv_device* device) {
-    const auto opened = open_device(device);
+    const auto opened = open_device(device, {});
     found.push_back({.name = ibv_get_device_name(device),
                      .usable = opened.ok(),
                      .why = opened.ok() ? opened.value()->describe() : opened.status().message()});
@@ -62,10 +63,10 @@ std::vector<FoundDevice> list_hardware_devices() {
   return found;
 }
 
-std::vector<std::unique_ptr<Device>> open_hardware_devices() {
+std::vector<std::unique_ptr<Device>> open_hardware_devices(const HardwareOptions& options) {
   std::vector<std::unique_ptr<Device>> opened;
   const Status status = for_each_device([&](ibv_device* device) {
-    auto one = open_device(device);
+    auto one = open_device(device, options);
     if (one.ok()) {
       opened.push_back(std::move(one).value());
     } else {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 namespace be::hardware {
 namespace {
@@ -15,9 +16,10 @@ bool is_zero(const ibv_gid& gid) {
                      [](uint8_t byte) { return byte == 0; });
 }
 
+constexpr std::array<uint8_t, 12> kIpv4Prefix = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+
 bool is_ipv4_mapped(const ibv_gid& gid) {
-  constexpr std::array<uint8_t, 12> kPrefix = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-  return std::equal(kPrefix.begin(), kPrefix.end(), gid.raw);
+  return std::equal(kIpv4Prefix.begin(), kIpv4Prefix.end(), gid.raw);
 }
 
 bool is_link_local(const ibv_gid& gid) {
@@ -36,15 +38,33 @@ int roce_gid_rank(const ibv_gid_entry& entry) {
   return is_ipv4_mapped(entry.gid) ? 3 : 2;
 }
 
+bool is_of_this_host(const ibv_gid_entry& entry, std::span<const LocalAddress> ours) {
+  const bool by_interface = is_link_local(entry.gid);
+  return std::any_of(ours.begin(), ours.end(), [&](const LocalAddress& local) {
+    if (by_interface) return local.interface_index == entry.ndev_ifindex;
+    return std::equal(std::begin(local.address.raw), std::end(local.address.raw), entry.gid.raw);
+  });
+}
+
 std::optional<ibv_gid_entry> choose_roce_gid(std::span<const ibv_gid_entry> entries,
-                                             uint8_t port_number) {
+                                             uint8_t port_number,
+                                             std::span<const LocalAddress> ours) {
   std::optional<ibv_gid_entry> best;
   for (const ibv_gid_entry& entry : entries) {
     if (entry.port_num != port_number || roce_gid_rank(entry) == 0) continue;
+    if (!is_of_this_host(entry, ours)) continue;
     const int advantage = best ? roce_gid_rank(entry) - roce_gid_rank(*best) : 1;
     if (advantage > 0 || (advantage == 0 && entry.gid_index < best->gid_index)) best = entry;
   }
   return best;
+}
+
+ibv_gid ipv4_mapped(uint32_t address_in_network_order) {
+  ibv_gid gid{};
+  std::copy(kIpv4Prefix.begin(), kIpv4Prefix.end(), gid.raw);
+  std::memcpy(gid.raw + kIpv4Prefix.size(), &address_in_network_order,
+              sizeof address_in_network_order);
+  return gid;
 }
 
 std::string gid_to_string(const ibv_gid& gid) {

@@ -1,8 +1,14 @@
 #include "be/verbs/hardware/port.h"
 
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+
 #include <array>
 #include <cerrno>
+#include <cstring>
 #include <span>
+#include <vector>
 
 #include "be/verbs/errors.h"
 #include "be/verbs/hardware/endpoint.h"
@@ -13,6 +19,26 @@ namespace {
 
 constexpr size_t kMaxGids = 1024;
 
+// What this network namespace has; empty if it cannot be read.
+std::vector<LocalAddress> local_addresses() {
+  std::vector<LocalAddress> found;
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) return found;
+  for (const ifaddrs* each = list; each != nullptr; each = each->ifa_next) {
+    LocalAddress local{.interface_index = ::if_nametoindex(each->ifa_name)};
+    if (each->ifa_addr != nullptr && each->ifa_addr->sa_family == AF_INET) {
+      const auto* ipv4 = reinterpret_cast<const sockaddr_in*>(each->ifa_addr);
+      local.address = ipv4_mapped(ipv4->sin_addr.s_addr);
+    } else if (each->ifa_addr != nullptr && each->ifa_addr->sa_family == AF_INET6) {
+      const auto* ipv6 = reinterpret_cast<const sockaddr_in6*>(each->ifa_addr);
+      std::memcpy(local.address.raw, &ipv6->sin6_addr, sizeof local.address.raw);
+    }
+    found.push_back(local);
+  }
+  ::freeifaddrs(list);
+  return found;
+}
+
 Status read_gid(ibv_context* context, Port& port) {
   std::array<ibv_gid_entry, kMaxGids> entries;
   const ssize_t count = ibv_query_gid_table(context, entries.data(), entries.size(), 0);
@@ -20,10 +46,12 @@ Status read_gid(ibv_context* context, Port& port) {
     return verb_error("ibv_query_gid_table", static_cast<int>(-count),
                       ibv_get_device_name(context->device));
   }
-  const auto chosen =
-      choose_roce_gid(std::span(entries.data(), static_cast<size_t>(count)), port.number);
+  const auto chosen = choose_roce_gid(std::span(entries.data(), static_cast<size_t>(count)),
+                                      port.number, local_addresses());
   if (!chosen) {
-    return error(Code::kUnavailable, "port {} has no RoCEv2 GID backed by a network interface",
+    return error(Code::kUnavailable,
+                 "port {} has no RoCEv2 GID that is an address of this host (and of this network "
+                 "namespace)",
                  port.number);
   }
   port.gid_index = chosen->gid_index;

@@ -9,8 +9,8 @@
 namespace be::hardware {
 namespace {
 
-constexpr uint8_t kAckTimeout = 14;  // 4.096 us * 2^14 = 67 ms, then a retry
-constexpr uint8_t kRetries = 7;
+constexpr Nanoseconds kAckTimeoutUnit = 4096ns;
+constexpr uint8_t kLongestAckTimeout = 31;
 constexpr uint8_t kHopLimit = 64;
 
 std::string about(const ibv_qp* qp, std::string_view move) {
@@ -68,7 +68,14 @@ Result<CreatedQueuePair> create_queue_pair(ibv_pd* pd, const QueuePairOptions& o
   }
 }
 
-Status to_rtr(ibv_qp* qp, const Port& port, const Endpoint& remote, const ConnectOptions& options) {
+uint8_t ack_timeout_code(Nanoseconds timeout) {
+  uint8_t code = 1;
+  while (code < kLongestAckTimeout && kAckTimeoutUnit * (int64_t{1} << code) < timeout) ++code;
+  return code;
+}
+
+Status to_rtr(ibv_qp* qp, const Port& port, const Endpoint& remote, const ConnectOptions& options,
+              const HardwareOptions& wire) {
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_RTR;
   attributes.path_mtu = path_mtu(port.mtu, remote.mtu);
@@ -78,23 +85,26 @@ Status to_rtr(ibv_qp* qp, const Port& port, const Endpoint& remote, const Connec
   attributes.min_rnr_timer = options.min_rnr_timer;
   attributes.ah_attr.port_num = port.number;
   attributes.ah_attr.dlid = remote.lid;
+  attributes.ah_attr.sl = wire.service_level;
   if (port.link_layer == IBV_LINK_LAYER_ETHERNET) {
     attributes.ah_attr.is_global = 1;
     attributes.ah_attr.grh.dgid = remote.gid;
     attributes.ah_attr.grh.sgid_index = static_cast<uint8_t>(port.gid_index);
     attributes.ah_attr.grh.hop_limit = kHopLimit;
+    attributes.ah_attr.grh.traffic_class = wire.traffic_class;
   }
   return modify(qp, attributes,
                 IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
                     IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
 }
 
-Status to_rts(ibv_qp* qp, uint32_t local_psn, const ConnectOptions& options) {
+Status to_rts(ibv_qp* qp, uint32_t local_psn, const ConnectOptions& options,
+              const HardwareOptions& wire) {
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_RTS;
   attributes.sq_psn = local_psn;
-  attributes.timeout = kAckTimeout;
-  attributes.retry_cnt = kRetries;
+  attributes.timeout = ack_timeout_code(wire.ack_timeout);
+  attributes.retry_cnt = wire.retry_count;
   attributes.rnr_retry = options.rnr_retry;
   attributes.max_rd_atomic = kReadsInFlight;
   return modify(qp, attributes,

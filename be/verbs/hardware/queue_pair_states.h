@@ -12,9 +12,11 @@
 #include <memory>
 
 #include "be/base/status.h"
+#include "be/base/time.h"
 #include "be/verbs/device.h"
 #include "be/verbs/hardware/endpoint.h"
 #include "be/verbs/hardware/port.h"
+#include "be/verbs/hardware_device.h"
 
 namespace be::hardware {
 
@@ -31,6 +33,10 @@ struct CreatedQueuePair {
 // What to ask for when `refused` inline bytes were too many; ends at 0.
 inline uint32_t next_inline_wish(uint32_t refused) { return refused <= 16 ? 0 : refused / 2; }
 
+// ibv_qp_attr::timeout is 4.096 us * 2^code: the least code that is no shorter; 1 ... 31 (0 would
+// be for ever).
+uint8_t ack_timeout_code(Nanoseconds timeout);
+
 // In INIT on `port`; steps the inline wish down until the provider grants it.
 Result<CreatedQueuePair> create_queue_pair(ibv_pd* pd, const QueuePairOptions& options,
                                            const Port& port);
@@ -38,8 +44,12 @@ Result<CreatedQueuePair> create_queue_pair(ibv_pd* pd, const QueuePairOptions& o
 // Outstanding READs and atomics that both directions are set up for.
 inline constexpr uint8_t kReadsInFlight = 1;
 
-Status to_rtr(ibv_qp* qp, const Port& port, const Endpoint& remote, const ConnectOptions& options);
-Status to_rts(ibv_qp* qp, uint32_t local_psn, const ConnectOptions& options);
+// The kernel resolves a RoCE peer's link address here and may wait for it, a second at most; the
+// handshake's connection to the same address has made it known already.
+Status to_rtr(ibv_qp* qp, const Port& port, const Endpoint& remote, const ConnectOptions& options,
+              const HardwareOptions& wire);
+Status to_rts(ibv_qp* qp, uint32_t local_psn, const ConnectOptions& options,
+              const HardwareOptions& wire);
 Status to_error(ibv_qp* qp);
 
 }  // namespace be::hardware

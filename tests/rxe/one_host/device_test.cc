@@ -39,7 +39,7 @@ void need(const Status& status) {
 class SoftRoce : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::vector<std::unique_ptr<Device>> devices = open_hardware_devices();
+    std::vector<std::unique_ptr<Device>> devices = open_hardware_devices({});
     ASSERT_EQ(devices.size(), 1u) << list_hardware_devices()[0].why;
     device_ = std::move(devices[0]);
     const int fd = ::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);

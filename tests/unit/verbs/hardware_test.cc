@@ -31,6 +31,15 @@ ibv_gid_entry entry(const char* text, uint32_t index, uint32_t type = IBV_GID_TY
   return {.gid = gid(text), .gid_index = index, .port_num = 1, .gid_type = type, .ndev_ifindex = 2};
 }
 
+// Addresses of the interface that entry() names.
+std::vector<LocalAddress> ours(const std::vector<const char*>& addresses) {
+  std::vector<LocalAddress> local;
+  for (const char* address : addresses) {
+    local.push_back({.interface_index = 2, .address = gid(address)});
+  }
+  return local;
+}
+
 TEST(GidSelection, RoutableAddressesComeBeforeLinkLocalOnes) {
   EXPECT_GT(roce_gid_rank(entry("::ffff:10.0.0.2", 0)), roce_gid_rank(entry("2001:db8::2", 0)));
   EXPECT_GT(roce_gid_rank(entry("2001:db8::2", 0)), roce_gid_rank(entry("fe80::2", 0)));
@@ -47,8 +56,8 @@ TEST(GidSelection, UnusableEntriesAreNeverChosen) {
   ibv_gid_entry no_interface = entry("::ffff:10.0.0.2", 0);
   no_interface.ndev_ifindex = 0;
   EXPECT_EQ(roce_gid_rank(no_interface), 0);
-  EXPECT_FALSE(choose_roce_gid({}, 1));
-  EXPECT_FALSE(choose_roce_gid(std::vector{no_interface}, 1));
+  EXPECT_FALSE(choose_roce_gid({}, 1, {}));
+  EXPECT_FALSE(choose_roce_gid(std::vector{no_interface}, 1, ours({"::ffff:10.0.0.2"})));
 }
 
 TEST(GidSelection, ThePortsBestGidWithTheLowestIndexIsChosen) {
@@ -60,12 +69,29 @@ TEST(GidSelection, ThePortsBestGidWithTheLowestIndexIsChosen) {
                                       entry("2001:db8::2", 4)};
   table.push_back(entry("::ffff:10.0.0.7", 1));
   table.back().port_num = 2;
-  const auto chosen = choose_roce_gid(table, 1);
+  const auto here =
+      ours({"fe80::1", "::ffff:10.0.0.2", "::ffff:10.0.0.9", "2001:db8::2", "::ffff:10.0.0.7"});
+  const auto chosen = choose_roce_gid(table, 1, here);
   ASSERT_TRUE(chosen);
   EXPECT_EQ(chosen->gid_index, 3u);
   EXPECT_EQ(gid_to_string(chosen->gid), "::ffff:10.0.0.2");
-  EXPECT_EQ(choose_roce_gid(table, 2)->gid_index, 1u);
-  EXPECT_FALSE(choose_roce_gid(table, 3));
+  EXPECT_EQ(choose_roce_gid(table, 2, here)->gid_index, 1u);
+  EXPECT_FALSE(choose_roce_gid(table, 3, here));
+}
+
+TEST(GidSelection, AGidOfAnotherNetworkNamespaceIsNeverChosen) {
+  const std::vector<ibv_gid_entry> table = {entry("fe80::1", 0), entry("::ffff:10.0.0.77", 1),
+                                            entry("2001:db8::2", 2)};
+  EXPECT_EQ(choose_roce_gid(table, 1, ours({"::ffff:10.0.0.1", "2001:db8::2"}))->gid_index, 2u);
+  EXPECT_EQ(choose_roce_gid(table, 1, ours({"::"}))->gid_index, 0u)
+      << "a link-local one needs our interface, and no address";
+  auto another_interface = ours({"::ffff:10.0.0.1"});
+  another_interface[0].interface_index = 7;
+  EXPECT_FALSE(choose_roce_gid(table, 1, another_interface));
+}
+
+TEST(GidSelection, AnIpv4AddressIsMapped) {
+  EXPECT_EQ(gid_to_string(ipv4_mapped(htonl(0x0a000002))), "::ffff:10.0.0.2");
 }
 
 Endpoint roce_endpoint() {
@@ -172,6 +198,14 @@ TEST(HardwareDevices, WhatMayStopARegistrationIsNamedWithItsValue) {
   }
 }
 
+TEST(QueuePairStates, AnAckTimeoutIsNeverShorterThanAskedFor) {
+  EXPECT_EQ(ack_timeout_code(67ms), 14);
+  EXPECT_EQ(ack_timeout_code(68ms), 15);
+  EXPECT_EQ(ack_timeout_code(8192ns), 1);
+  EXPECT_EQ(ack_timeout_code(1ns), 1) << "0 is for ever";
+  EXPECT_EQ(ack_timeout_code(std::chrono::hours(10)), 31);
+}
+
 TEST(HardwareDevices, EveryDeviceIsListedWithAReason) {
   const auto found = list_hardware_devices();
   ASSERT_FALSE(found.empty());
@@ -181,7 +215,7 @@ TEST(HardwareDevices, EveryDeviceIsListedWithAReason) {
     EXPECT_FALSE(device.why.empty()) << device.name;
     usable += device.usable;
   }
-  EXPECT_EQ(open_hardware_devices().size(), usable);
+  EXPECT_EQ(open_hardware_devices({}).size(), usable);
   if (::access("/sys/class/infiniband", F_OK) != 0) {
     ASSERT_EQ(found.size(), 1u);
     EXPECT_FALSE(found[0].usable);
