@@ -1,9 +1,11 @@
 // byteexpress devices: what there is to send with, and why each was taken or not.
 #include <cstdio>
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include "apps/commands.h"
+#include "be/memory/registered_pool.h"
 #include "be/softnic/softnic_device.h"
 #include "be/verbs/hardware_device.h"
 
@@ -20,7 +22,8 @@ FoundDevice find_softnic() {
 }
 
 Status list_devices() {
-  std::vector<FoundDevice> found = list_hardware_devices();
+  BE_ASSIGN_OR_RETURN(const auto pool, RegisteredPool::create({}));
+  std::vector<FoundDevice> found = list_hardware_devices(pool->stats().cap_bytes);
   found.push_back(find_softnic());
   found.push_back({"tcp", {}, true, "the kernel's, to everybody"});
   for (const FoundDevice& device : found) {

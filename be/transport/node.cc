@@ -117,18 +117,20 @@ const char* NodeImpl::broken_invariant() const {
 
 Status NodeImpl::find_devices() {
   const TransportChoice choice = options_.transport;
+  const uint64_t registered_bytes = pool_->stats().cap_bytes;
   if (allows(choice, DeviceKind::kSoftnic)) {
     BE_RETURN_IF_ERROR(
         add_device(open_softnic(options_.softnic), choice == TransportChoice::kSoftnic));
   }
   if (allows(choice, DeviceKind::kHardware)) {
-    for (std::unique_ptr<Device>& device : open_hardware_devices(options_.hardware)) {
+    for (std::unique_ptr<Device>& device :
+         open_hardware_devices(options_.hardware, registered_bytes)) {
       BE_RETURN_IF_ERROR(add_device(std::move(device), choice == TransportChoice::kRdma));
     }
   }
   if (choice == TransportChoice::kRdma && devices_.empty()) {
     std::string why;
-    for (const FoundDevice& found : list_hardware_devices()) {
+    for (const FoundDevice& found : list_hardware_devices(registered_bytes)) {
       why += fmt::format("; {}: {}", found.name, found.why);
     }
     return error(Code::kUnsupported, "no usable RDMA device{}", why);

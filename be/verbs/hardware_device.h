@@ -1,6 +1,7 @@
 // RNICs through libibverbs: which there are, which of them we take and why, and opening those.
 //
-// A device is taken if its node can be opened, a port is active and has an address we can use:
+// A device is taken if its node can be opened, what we register may be pinned
+// (be/verbs/hardware/memlock.h), a port is active and has an address we can use:
 // InfiniBand by LID, RoCEv2 by the best GID (be/verbs/hardware/gid_selection.h). Any thread;
 // opens and closes descriptors, milliseconds.
 #pragma once
@@ -33,9 +34,11 @@ struct FoundDevice {
 };
 
 // Every RDMA device of this host. With none at all, one entry named "rdma" tells why.
-std::vector<FoundDevice> list_hardware_devices();
+// `registered_bytes`: the most that this process will register with each.
+std::vector<FoundDevice> list_hardware_devices(uint64_t registered_bytes);
 
 // Those that are usable, in the order of the list; empty is no failure.
-std::vector<std::unique_ptr<Device>> open_hardware_devices(const HardwareOptions& options);
+std::vector<std::unique_ptr<Device>> open_hardware_devices(const HardwareOptions& options,
+                                                           uint64_t registered_bytes);
 
 }  // namespace be

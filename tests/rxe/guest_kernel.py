@@ -24,7 +24,8 @@ BUSYBOX = "/bin/busybox"
 # In this order, each after those that it depends on. rdma_rxe needs crc32_generic, which no
 # dependency tells: without it `rdma link add` fails.
 MODULES = ["virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay", "virtio_net", "dummy",
-           "crc32_generic", "ib_uverbs", "rdma_rxe", "rdma_ucm", "sch_netem"]
+           "macvlan", "crc32_generic", "ib_uverbs", "rdma_rxe", "rdma_ucm",
+           "sch_netem"]
 
 
 class Unavailable(Exception):

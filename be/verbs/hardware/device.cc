@@ -1,7 +1,5 @@
 #include "be/verbs/hardware/device.h"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <random>
@@ -10,6 +8,7 @@
 #include "be/base/log.h"
 #include "be/verbs/errors.h"
 #include "be/verbs/hardware/endpoint.h"
+#include "be/verbs/hardware/memlock.h"
 
 namespace be::hardware {
 namespace {
@@ -24,13 +23,6 @@ uint32_t random_psn() {
 uint32_t as_limit(int value) { return static_cast<uint32_t>(std::max(value, 0)); }
 
 }  // namespace
-
-std::string memlock_limit() {
-  rlimit limit{};
-  ::getrlimit(RLIMIT_MEMLOCK, &limit);
-  if (limit.rlim_cur == RLIM_INFINITY) return "RLIMIT_MEMLOCK is unlimited";
-  return fmt::format("RLIMIT_MEMLOCK is {} bytes", limit.rlim_cur);
-}
 
 Result<std::unique_ptr<HardwareDevice>> HardwareDevice::open(ibv_device* device,
                                                              const HardwareOptions& options) {
@@ -92,7 +84,8 @@ Status HardwareDevice::probe() {
 
 std::string HardwareDevice::describe() const {
   return fmt::format("{}, up to {} work requests a queue, {} bytes inline, {}", port_.to_string(),
-                     limits_.max_queue_depth, limits_.max_inline_bytes, memlock_limit());
+                     limits_.max_queue_depth, limits_.max_inline_bytes,
+                     hardware::to_string(memlock_of_this_process()));
 }
 
 std::string HardwareDevice::about(std::string_view object) const {
@@ -106,7 +99,9 @@ Result<ibv_mr*> HardwareDevice::register_memory(void* address, size_t length, in
   const int why = errno;
   const Status status = verb_error("ibv_reg_mr", why, about(fmt::format("{} bytes", length)));
   if (why != ENOMEM) return status;
-  return Status(Code::kResourceExhausted, fmt::format("{}; {}", status.message(), memlock_limit()));
+  return Status(
+      Code::kResourceExhausted,
+      fmt::format("{}; {}", status.message(), hardware::to_string(memlock_of_this_process())));
 }
 
 Status HardwareDevice::deregister(ibv_mr* region) {

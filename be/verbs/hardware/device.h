@@ -92,7 +92,4 @@ class HardwareDevice : public Device {
   std::unordered_map<ibv_td*, ibv_pd*> parent_domains_;
 };
 
-// "RLIMIT_MEMLOCK is 8388608 bytes", "... unlimited": what may stop a registration.
-std::string memlock_limit();
-
 }  // namespace be::hardware

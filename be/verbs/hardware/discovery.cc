@@ -5,6 +5,7 @@
 
 #include "be/base/log.h"
 #include "be/verbs/hardware/device.h"
+#include "be/verbs/hardware/memlock.h"
 #include "be/verbs/hardware_device.h"
 
 namespace be {
@@ -23,24 +24,26 @@ Status check_device_node(const ibv_device* device) {
 }
 
 Result<std::unique_ptr<HardwareDevice>> open_device(ibv_device* device,
-                                                    const HardwareOptions& options) {
+                                                    const HardwareOptions& options,
+                                                    uint64_t registered_bytes) {
   if (device->node_type != IBV_NODE_CA) {
     return error(Code::kUnsupported, "{} is neither InfiniBand nor RoCE",
                  ibv_node_type_str(device->node_type));
   }
   BE_RETURN_IF_ERROR(check_device_node(device));
+  BE_RETURN_IF_ERROR(check_memlock(hardware::memlock_of_this_process(), registered_bytes));
   return HardwareDevice::open(device, options);
 }
 
-// Calls `visit` for each RDMA device; says why if there is none.
-Status for_each_device(const std::function<void(ibv_device*)>& visit) {
+// Calls `visit` for each RDMA device, with the number of all; says why if there is none.
+Status for_each_device(const std::function<void(ibv_device*, int)>& visit) {
   int count = 0;
   ibv_device** devices = ibv_get_device_list(&count);
   if (devices == nullptr) {
     if (errno == ENOSYS) return error(Code::kNotFound, "this kernel has no RDMA support");
     return error_from_errno(errno, "ibv_get_device_list");
   }
-  for (int i = 0; i < count; ++i) visit(devices[i]);
+  for (int i = 0; i < count; ++i) visit(devices[i], count);
   ibv_free_device_list(devices);
   if (count == 0) {
     return error(Code::kNotFound,
@@ -51,10 +54,10 @@ Status for_each_device(const std::function<void(ibv_device*)>& visit) {
 
 }  // namespace
 
-std::vector<FoundDevice> list_hardware_devices() {
+std::vector<FoundDevice> list_hardware_devices(uint64_t registered_bytes) {
   std::vector<FoundDevice> found;
-  const Status status = for_each_device([&](ibv_device* device) {
-    const auto opened = open_device(device, {});
+  const Status status = for_each_device([&](ibv_device* device, int count) {
+    const auto opened = open_device(device, {}, count * registered_bytes);
     found.push_back({.name = ibv_get_device_name(device),
                      .usable = opened.ok(),
                      .why = opened.ok() ? opened.value()->describe() : opened.status().message()});
@@ -63,10 +66,11 @@ std::vector<FoundDevice> list_hardware_devices() {
   return found;
 }
 
-std::vector<std::unique_ptr<Device>> open_hardware_devices(const HardwareOptions& options) {
+std::vector<std::unique_ptr<Device>> open_hardware_devices(const HardwareOptions& options,
+                                                           uint64_t registered_bytes) {
   std::vector<std::unique_ptr<Device>> opened;
-  const Status status = for_each_device([&](ibv_device* device) {
-    auto one = open_device(device, options);
+  const Status status = for_each_device([&](ibv_device* device, int count) {
+    auto one = open_device(device, options, count * registered_bytes);
     if (one.ok()) {
       opened.push_back(std::move(one).value());
     } else {

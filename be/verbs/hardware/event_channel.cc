@@ -109,8 +109,11 @@ void EventRouter::route(const ibv_async_event& event) {
         deliver(channel, {.kind = DeviceEvent::Kind::kDeviceRemoved, .status = status});
       }
       break;
-    default:  // a port that went down shows in retries, and may come back before they end
+    case IBV_EVENT_PORT_ERR:  // shows in retries, and may be over before they end
       log_warn("{}", status.message());
+      break;
+    default:  // addresses that came or went, a port that is back
+      log_info("{}", status.message());
   }
 }
 

@@ -27,9 +27,9 @@ void need(const Status& status) {
   if (!status.ok()) throw std::runtime_error(status.to_string());
 }
 
-std::unique_ptr<Node> make_node() {
+std::unique_ptr<Node> make_node(TransportChoice transport) {
   NodeOptions options;
-  options.transport = TransportChoice::kRdma;
+  options.transport = transport;
   options.engine.keepalive_timeout = kPatience;
   options.handshake_timeout = kPatience;
   options.memory.cap_bytes = size_t{256} << 20;
@@ -40,10 +40,12 @@ uint8_t pattern(size_t seed, size_t i) { return static_cast<uint8_t>(seed + i * 
 
 }  // namespace
 
-EchoServer::EchoServer() : node_(make_node()), server_(need(rpc::Server::create(*node_, {}))) {}
+EchoServer::EchoServer(TransportChoice transport)
+    : node_(make_node(transport)), server_(need(rpc::Server::create(*node_, {}))) {}
 
-std::unique_ptr<EchoServer> EchoServer::start(const std::string& address) {
-  std::unique_ptr<EchoServer> echo(new EchoServer);
+std::unique_ptr<EchoServer> EchoServer::start(const std::string& address,
+                                              TransportChoice transport) {
+  std::unique_ptr<EchoServer> echo(new EchoServer(transport));
   need(echo->server_->add_method("rxe.Echo", rpc::RunOn::kWorkers, [](rpc::ServerCall call) {
     Buffer body = std::move(call.body());
     for (size_t i = 0; i < body.size(); ++i) body.data()[i] ^= 0xff;
@@ -61,8 +63,8 @@ std::unique_ptr<EchoServer> EchoServer::start(const std::string& address) {
 
 void EchoServer::wait_until_told_to_end() { ended_.wait(false); }
 
-EchoClient::EchoClient(const Address& server)
-    : node_(make_node()),
+EchoClient::EchoClient(const Address& server, TransportChoice transport)
+    : node_(make_node(transport)),
       channel_(rpc::Channel::create(
           *node_, server, {.connect_timeout = kPatience, .request_timeout = kPatience})) {}
 
@@ -96,6 +98,10 @@ void EchoClient::expect_echoes(int count, size_t bytes) {
     }
     EXPECT_EQ(wrong, 0u) << "of " << bytes << " bytes";
   }
+}
+
+Status EchoClient::status_of_call(Nanoseconds timeout) {
+  return channel_->call_and_wait(kEcho, {}, {.timeout = timeout}).status();
 }
 
 void EchoClient::end_server() { EXPECT_TRUE(channel_->call_and_wait(kEnd, {}, {}).ok()); }

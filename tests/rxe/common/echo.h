@@ -1,4 +1,4 @@
-// An echo over RPC on nodes that take nothing but RDMA hardware.
+// An echo over RPC on nodes that take RDMA hardware, and nothing else unless told so.
 //
 // Replies are the request's body, its bytes changed, so that neither end can return its own.
 // Failures are GoogleTest's; what cannot go on throws.
@@ -19,13 +19,14 @@ namespace be::rxe {
 
 class EchoServer {
  public:
-  static std::unique_ptr<EchoServer> start(const std::string& address);
+  static std::unique_ptr<EchoServer> start(const std::string& address,
+                                           TransportChoice transport = TransportChoice::kRdma);
 
   const Address& address() const { return server_->address(); }
   void wait_until_told_to_end();  // EchoClient::end_server
 
  private:
-  EchoServer();
+  explicit EchoServer(TransportChoice transport);
 
   std::unique_ptr<Node> node_;
   std::unique_ptr<rpc::Server> server_;
@@ -34,11 +35,12 @@ class EchoServer {
 
 class EchoClient {
  public:
-  explicit EchoClient(const Address& server);
+  explicit EchoClient(const Address& server, TransportChoice transport = TransportChoice::kRdma);
 
   void wait_for_server();  // that it listens
   void expect_echo(size_t bytes) { expect_echoes(1, bytes); }
   void expect_echoes(int count, size_t bytes);  // all outstanding at once
+  Status status_of_call(Nanoseconds timeout);
   void end_server();
   std::optional<TransportKind> transport() const { return channel_->transport(); }
 

@@ -39,8 +39,8 @@ void need(const Status& status) {
 class SoftRoce : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::vector<std::unique_ptr<Device>> devices = open_hardware_devices({});
-    ASSERT_EQ(devices.size(), 1u) << list_hardware_devices()[0].why;
+    std::vector<std::unique_ptr<Device>> devices = open_hardware_devices({}, kMemoryBytes);
+    ASSERT_EQ(devices.size(), 1u) << list_hardware_devices(kMemoryBytes)[0].why;
     device_ = std::move(devices[0]);
     const int fd = ::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     ASSERT_EQ(::ftruncate(fd, kMemoryBytes), 0);
@@ -151,7 +151,7 @@ class SoftRoce : public ::testing::Test {
 };
 
 TEST_F(SoftRoce, IsChosenByItsRoutableAddress) {
-  const std::vector<FoundDevice> found = list_hardware_devices();
+  const std::vector<FoundDevice> found = list_hardware_devices(kMemoryBytes);
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].name, "rxe0");
   EXPECT_TRUE(found[0].usable) << found[0].why;

@@ -1,25 +1,69 @@
-// Two machines on one wire: host 0 serves, host 1 calls.
+// Two machines on one wire: host 0 serves, host 1 calls; each test runs in both at once.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <functional>
 #include <string>
 
 #include "tests/rxe/common/echo.h"
+#include "tests/rxe/common/shell.h"
 
 namespace be {
 namespace {
 
-TEST(TwoHosts, SmallAndLargeMessagesComeBackUnchanged) {
-  const std::string address = std::string(::getenv("RXE_ADDRESS_0")) + ":9000";
-  if (std::string(::getenv("RXE_HOST")) == "0") {
-    return rxe::EchoServer::start(address)->wait_until_told_to_end();
+using namespace std::chrono_literals;
+using rxe::shell;
+
+class TwoHosts : public ::testing::Test {
+ protected:
+  static bool is_server() { return std::string(::getenv("RXE_HOST")) == "0"; }
+
+  // Each test has a port of its own: a server that is not there yet is no server of another test.
+  void serve_or(const std::function<void(rxe::EchoClient&)>& body) {
+    static int port = 9000;
+    const std::string address = fmt::format("{}:{}", ::getenv("RXE_ADDRESS_0"), port++);
+    if (is_server()) return rxe::EchoServer::start(address)->wait_until_told_to_end();
+    rxe::EchoClient client(Address::parse(address).value());
+    client.wait_for_server();
+    body(client);
+    EXPECT_EQ(client.transport(), TransportKind::kHardware);
+    client.end_server();
   }
-  rxe::EchoClient client(Address::parse(address).value());
-  client.wait_for_server();
-  for (const size_t bytes : {32, 300, 4000, 64 << 10, 1 << 20}) client.expect_echo(bytes);
-  client.expect_echoes(16, 1 << 20);
-  EXPECT_EQ(client.transport(), TransportKind::kHardware);
-  client.end_server();
+};
+
+TEST_F(TwoHosts, SmallAndLargeMessagesComeBackUnchanged) {
+  serve_or([](rxe::EchoClient& client) {
+    for (const size_t bytes : {32, 300, 4000, 64 << 10, 1 << 20}) client.expect_echo(bytes);
+    client.expect_echoes(16, 1 << 20);
+  });
+}
+
+TEST_F(TwoHosts, WithDifferentMtusTakeTheSmaller) {
+  if (is_server()) shell("ip link set $RXE_DEVICE mtu 1500");
+  serve_or([](rxe::EchoClient& client) { client.expect_echoes(4, 1 << 20); });
+  if (is_server()) shell("ip link set $RXE_DEVICE mtu 9000");
+}
+
+TEST_F(TwoHosts, LossAndDelayOfPacketsAreMended) {
+  if (is_server()) shell("tc qdisc add dev $RXE_DEVICE root netem loss 2% delay 5ms 2ms");
+  serve_or([](rxe::EchoClient& client) {
+    for (int round = 0; round < 5; ++round) client.expect_echoes(4, 32 << 10);
+    client.expect_echo(256 << 10);
+  });
+  if (is_server()) shell("tc qdisc del dev $RXE_DEVICE root");
+}
+
+TEST_F(TwoHosts, ACableThatWasPulledEndsCallsByNameAndIsForgottenWhenItIsBack) {
+  serve_or([](rxe::EchoClient& client) {
+    shell("ip link set $RXE_DEVICE down");
+    const Status status = client.status_of_call(10s);
+    EXPECT_FALSE(status.ok());
+    EXPECT_TRUE(status.code() == Code::kUnavailable || status.code() == Code::kDeadlineExceeded)
+        << status.to_string();
+    shell("ip link set $RXE_DEVICE up");
+    client.wait_for_server();
+    client.expect_echoes(4, 100'000);
+  });
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "be/verbs/hardware/device.h"
 #include "be/verbs/hardware/endpoint.h"
 #include "be/verbs/hardware/gid_selection.h"
+#include "be/verbs/hardware/memlock.h"
 #include "be/verbs/hardware/queue_pair_states.h"
 #include "be/verbs/hardware_device.h"
 
@@ -19,6 +20,7 @@ namespace be {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 using namespace hardware;
 
 ibv_gid gid(const char* text) {
@@ -186,15 +188,15 @@ TEST(QueuePairStates, TheInlineWishStepsDownToNothing) {
   EXPECT_THAT(wishes, ::testing::ElementsAre(512, 256, 128, 64, 32, 16, 0));
 }
 
-TEST(HardwareDevices, WhatMayStopARegistrationIsNamedWithItsValue) {
+TEST(Memlock, IsNamedWithItsValue) {
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_MEMLOCK, &before), 0);
   const rlimit lowered{.rlim_cur = 4096, .rlim_max = before.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_MEMLOCK, &lowered), 0);
-  EXPECT_EQ(memlock_limit(), "RLIMIT_MEMLOCK is 4096 bytes");
+  EXPECT_THAT(to_string(memlock_of_this_process()), StartsWith("RLIMIT_MEMLOCK is 4096 bytes"));
   ASSERT_EQ(::setrlimit(RLIMIT_MEMLOCK, &before), 0);
   if (before.rlim_cur == RLIM_INFINITY) {
-    EXPECT_EQ(memlock_limit(), "RLIMIT_MEMLOCK is unlimited");
+    EXPECT_EQ(to_string(memlock_of_this_process()), "RLIMIT_MEMLOCK is unlimited");
   }
 }
 
@@ -206,8 +208,19 @@ TEST(QueuePairStates, AnAckTimeoutIsNeverShorterThanAskedFor) {
   EXPECT_EQ(ack_timeout_code(std::chrono::hours(10)), 31);
 }
 
+TEST(Memlock, AllThatMayBeRegisteredMustFitOrBeExempt) {
+  constexpr uint64_t kLimit = 64 << 10;
+  EXPECT_TRUE(check_memlock({.limit_bytes = kLimit}, kLimit).ok());
+  EXPECT_TRUE(check_memlock({.limit_bytes = kLimit, .exempt = true}, kLimit + 1).ok());
+  EXPECT_TRUE(check_memlock({.limit_bytes = UINT64_MAX}, uint64_t{1} << 50).ok());
+  const Status refused = check_memlock({.limit_bytes = kLimit}, kLimit + 1);
+  EXPECT_EQ(refused.code(), Code::kResourceExhausted);
+  EXPECT_THAT(refused.message(), HasSubstr("65537 bytes may be registered, but RLIMIT_MEMLOCK is "
+                                           "65536 bytes: raise it"));
+}
+
 TEST(HardwareDevices, EveryDeviceIsListedWithAReason) {
-  const auto found = list_hardware_devices();
+  const auto found = list_hardware_devices(0);
   ASSERT_FALSE(found.empty());
   size_t usable = 0;
   for (const FoundDevice& device : found) {
@@ -215,7 +228,7 @@ TEST(HardwareDevices, EveryDeviceIsListedWithAReason) {
     EXPECT_FALSE(device.why.empty()) << device.name;
     usable += device.usable;
   }
-  EXPECT_EQ(open_hardware_devices({}).size(), usable);
+  EXPECT_EQ(open_hardware_devices({}, 0).size(), usable);
   if (::access("/sys/class/infiniband", F_OK) != 0) {
     ASSERT_EQ(found.size(), 1u);
     EXPECT_FALSE(found[0].usable);
