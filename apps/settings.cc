@@ -114,7 +114,7 @@ void Settings::declare_hardware() {
       .duration("ack_timeout", &hardware.ack_timeout, {8us, 1h},
                 "RNIC: without an acknowledgement for so long, packets go again")
       .integer("retry_count", &hardware.retry_count, between<uint8_t>(0, 7),
-               "RNIC: so often, then the peer is out of reach")
+               "RNIC: so often, then the peer is out of reach (7: for ever on Soft-RoCE)")
       .integer("traffic_class", &hardware.traffic_class, between<uint8_t>(0, 255),
                "RoCE: traffic class of packets, DSCP in the upper six bits")
       .integer("service_level", &hardware.service_level, between<uint8_t>(0, 7),

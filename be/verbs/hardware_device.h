@@ -20,7 +20,7 @@ namespace be {
 // How our queue pairs behave on the wire; what of it a fabric wants is told by who runs it.
 struct HardwareOptions {
   Nanoseconds ack_timeout = 67ms;  // without an acknowledgement for so long, packets go again
-  uint8_t retry_count = 7;         // so often, then the queue pair ends with RETRY_EXC; 0 ... 7
+  uint8_t retry_count = 6;         // so often, then it ends with RETRY_EXC; 7 is for ever on rxe
   uint8_t traffic_class = 0;       // RoCE: DSCP in its upper six bits
   uint8_t service_level = 0;       // InfiniBand, and the priority of VLANs; 0 ... 7
 };

@@ -45,6 +45,8 @@ class EchoClient {
   std::optional<TransportKind> transport() const { return channel_->transport(); }
 
  private:
+  Status status_of_call(rpc::MethodId method, Nanoseconds timeout);
+
   std::unique_ptr<Node> node_;
   std::unique_ptr<rpc::Channel> channel_;
 };
