@@ -58,7 +58,9 @@ def curves_of(rows):
             curve = [(row["queue_pairs"], row["messages_per_second"] / 1e6) for row in rows
                      if row["threads"] == threads and row["thread_domains"] == domains]
             label = "thread domains" if domains else "shared locks (modelled)"
-            curves.append(Curve(f"{threads} threads, {label}", curve, dashed=not domains, colour=colour))
+            plural = "" if threads == 1 else "s"
+            curves.append(Curve(f"{threads} thread{plural}, {label}", curve, dashed=not domains,
+                                colour=colour))
     return curves
 
 

@@ -6,6 +6,7 @@ import os
 import platform
 import shutil
 import subprocess
+import textwrap
 
 from runs import Failed
 
@@ -52,6 +53,7 @@ def draw(path, title, axes, curves, notes):
     if shutil.which("gnuplot") is None:
         print("no gnuplot: no picture")
         return
+    notes = [line for note in notes for line in textwrap.wrap(note, 130)]
     script = [
         "set terminal svg size 900,600 font 'DejaVu Sans,12' background '#ffffff'",
         f"set output {quoted(path + '.tmp')}",
