@@ -21,10 +21,10 @@ class FigureTest(unittest.TestCase):
         self.assertEqual(plans.knee([(1024, 3.0)]), 1024)
 
     def test_perftest_is_read(self):
-        report = """ #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]
- 8192       23776            0.00               0.80  \t\t   0.011883
+        report = """ #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]
+ 8192       23776            0.00              92.84  \t\t   0.011883
 """
-        self.assertAlmostEqual(perftest.gigabytes_per_second(report), 0.1)
+        self.assertAlmostEqual(perftest.gigabytes_per_second(report), 0.09735, 5)
 
     def test_figure_8_has_all_sizes_over_both_transports(self):
         environment = {key: value for key, value in os.environ.items() if key != "BE_BIN"}
