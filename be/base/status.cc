@@ -6,6 +6,8 @@
 namespace be {
 namespace {
 
+const std::string kNoMessage;
+
 Code code_of_errno(int error_number) {
   switch (error_number) {
     case 0:
@@ -117,10 +119,7 @@ Status::Status(Code code, std::string message) {
   failure_ = std::make_shared<const Failure>(Failure{code, std::move(message)});
 }
 
-const std::string& Status::message() const {
-  static constinit const std::string kEmpty;
-  return failure_ ? failure_->message : kEmpty;
-}
+const std::string& Status::message() const { return failure_ ? failure_->message : kNoMessage; }
 
 std::string Status::to_string() const {
   if (ok()) return "ok";
