@@ -339,6 +339,10 @@ class Story {
       holding->fail_deregistrations_after(input_.u8() % 3);
     }
     for (uint32_t i = 0; i < 1 + input_.below(2); ++i) pool_->release_unused();
+    for (auto& [begin, memory] : all_) {  // which looks at everything, and repairs it
+      faults_ += memory->damaged;
+      memory->damaged = false;
+    }
     if (holding == nullptr) return;
     holding->fail_deregistrations_after(-1);
     // Whatever was not lost is registered with all.
