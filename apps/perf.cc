@@ -11,6 +11,7 @@
 
 #include "apps/commands.h"
 #include "apps/end_signals.h"
+#include "apps/listen_address.h"
 #include "apps/options.h"
 #include "apps/output_file.h"
 #include "apps/perf_client.h"
@@ -40,13 +41,7 @@ void say(const std::string& line) {
 
 Status run_server(const ServerCommand& command, const Settings& settings) {
   const EndSignals end_signals;
-  BE_ASSIGN_OR_RETURN(const Address address, kernel_world().network().resolve(command.listen));
-  if (!address.is_loopback() && settings.node.secret.empty()) {
-    return error(Code::kPermission,
-                 "--listen {}: without a shared secret (transport.secret) only loopback addresses "
-                 "are served",
-                 command.listen);
-  }
+  BE_ASSIGN_OR_RETURN(const Address address, resolve_listen_address(command.listen, settings));
   BE_ASSIGN_OR_RETURN(std::unique_ptr<Node> node, Node::create(kernel_world(), settings.node));
   PerfService service(*node, {.say = say, .session_ended = [&command] {
                                 if (command.once) ::kill(::getpid(), SIGTERM);  // as a user would

@@ -6,6 +6,7 @@
 
 #include "apps/commands.h"
 #include "apps/end_signals.h"
+#include "apps/listen_address.h"
 #include "apps/options.h"
 #include "be/ps/parameter_server.h"
 
@@ -19,13 +20,7 @@ struct ServeCommand {
 
 Status serve(const ServeCommand& command, const Settings& settings) {
   const EndSignals end_signals;
-  BE_ASSIGN_OR_RETURN(const Address address, kernel_world().network().resolve(command.listen));
-  if (!address.is_loopback() && settings.node.secret.empty()) {
-    return error(Code::kPermission,
-                 "--listen {}: without a shared secret (transport.secret) only loopback addresses "
-                 "are served",
-                 command.listen);
-  }
+  BE_ASSIGN_OR_RETURN(const Address address, resolve_listen_address(command.listen, settings));
   BE_ASSIGN_OR_RETURN(const std::unique_ptr<Node> node,
                       Node::create(kernel_world(), settings.node));
   ps::ParameterServerOptions options = settings.server;

@@ -28,6 +28,7 @@
 #include "be/base/cpu_time.h"
 #include "be/softnic/device.h"
 #include "be/transport/node.h"
+#include "bench/common/need.h"
 #include "bench/common/server_process.h"
 
 namespace {
@@ -41,6 +42,8 @@ using be::Result;
 using be::Socket;
 using be::Status;
 using be::Time;
+using be::bench::die;
+using be::bench::need;
 
 constexpr size_t kMessageBytes = 512;
 constexpr size_t kReplyBytes = 32;
@@ -54,21 +57,6 @@ struct Options {
   double seconds = 0.5;
   bool server = false;
 };
-
-[[noreturn]] void die(const Status& status) {
-  std::fprintf(stderr, "bench_message_rate: %s\n", status.to_string().c_str());
-  std::exit(1);
-}
-
-template <typename T>
-T need(Result<T> result) {
-  if (!result.ok()) die(result.status());
-  return std::move(result).value();
-}
-
-void need(const Status& status) {
-  if (!status.ok()) die(status);
-}
 
 struct End {
   be::softnic::SoftnicDevice* device;  // the node's

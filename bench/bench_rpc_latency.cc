@@ -26,6 +26,7 @@
 #include "be/base/histogram.h"
 #include "be/rpc/channel.h"
 #include "be/rpc/server.h"
+#include "bench/common/need.h"
 #include "bench/common/server_process.h"
 #include "bench/common/touch.h"
 
@@ -38,6 +39,8 @@ using be::Node;
 using be::Result;
 using be::Status;
 using be::Time;
+using be::bench::die;
+using be::bench::need;
 
 constexpr size_t kReplyBytes = 32;
 const be::rpc::MethodId kMethod = be::rpc::method_id("bench.Touch");
@@ -64,21 +67,6 @@ struct Figures {
 
 using Key = std::tuple<std::string, std::string, size_t>;  // transport, mode, size
 using Measured = std::map<Key, std::vector<Figures>>;
-
-[[noreturn]] void die(const Status& status) {
-  std::fprintf(stderr, "bench_rpc_latency: %s\n", status.to_string().c_str());
-  std::exit(1);
-}
-
-template <typename T>
-T need(Result<T> result) {
-  if (!result.ok()) die(result.status());
-  return std::move(result).value();
-}
-
-void need(const Status& status) {
-  if (!status.ok()) die(status);
-}
 
 std::unique_ptr<Node> make_node(const std::string& transport, bool driven, bool polling) {
   be::NodeOptions options;
