@@ -6,6 +6,7 @@
 //   next device:  Offer -> kOffering --Answer, QP connects--> kLinking --connected, Ready-->
 //                 kReady --Ready--> done: EngineLink, every waiting socket is opened on it
 //   any failure on that way, ours or the peer's Decline: next device
+//   a device over which nothing came back lately: next device, with `auto`
 //   no device left:  auto: OpenSocket -> kOpening --AcceptSocket--> done: TcpSocket for the first
 //                    that waits; the others get TCP connections of their own
 //                    softnic, rdma: failure
@@ -41,6 +42,8 @@ class ConnectorOwner {
   virtual void on_link_ended(EngineLink* link) = 0;
   virtual void on_attempt_ended(Connector* connector) = 0;
   virtual void connect_tcp(const Address& remote, Time deadline, SocketHandler* handler) = 0;
+  // ok unless engines over this device have proved to be of no use (connector_paths.h).
+  virtual Status check_path(const Address& remote, const NodeDevice& device) const = 0;
 
  protected:
   ~ConnectorOwner() = default;

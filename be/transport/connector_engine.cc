@@ -17,9 +17,13 @@ Status Connector::offer_next() {
       no_engine_ = error(Code::kUnsupported, "the peer has no {} device", device_kind_name(kind));
       continue;
     }
-    Status status = offer_on(device);
-    if (status.ok()) return status;
-    drop_link(status);
+    Status status;
+    if (choice_ == TransportChoice::kAuto) status = owner_->check_path(remote_, device);
+    if (status.ok()) {
+      status = offer_on(device);
+      if (status.ok()) return status;
+      drop_link(status);
+    }
     no_engine_ = std::move(status);
   }
   if (choice_ != TransportChoice::kTcp && choice_ != TransportChoice::kAuto) {

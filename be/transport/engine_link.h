@@ -63,7 +63,9 @@ class EngineLink final : public Resident, private EngineUser, private PollHandle
   void open_socket(SocketHandler* handler, Time deadline);
   DeviceKind kind() const { return port_.device().device->kind(); }
   const std::string& device_name() const { return port_.device().device->name(); }
+  size_t device_index() const { return port_.device().index; }
   const Address& remote() const { return remote_; }
+  bool heard() const { return engine_->stats().messages_received > 0; }  // anything from the peer
   uint32_t max_message_bytes() const { return peer_max_message_bytes_; }
   IoThreadImpl& thread() const { return thread_; }
 

@@ -41,12 +41,17 @@ EngineLink* PeerTable::usable_link(const Address& remote, TransportChoice choice
 void PeerTable::on_engine(EngineLink* link) { links_.emplace(link->remote(), link); }
 
 void PeerTable::on_link_ended(EngineLink* link) {
+  dead_paths_.engine_ended(link->remote(), link->device_index(), link->heard(), thread_.now());
   const auto [begin, end] = links_.equal_range(link->remote());
   for (auto entry = begin; entry != end; ++entry) {
     if (entry->second != link) continue;
     links_.erase(entry);
     return;
   }
+}
+
+Status PeerTable::check_path(const Address& remote, const NodeDevice& device) const {
+  return dead_paths_.check(remote, device.index, thread_.now());
 }
 
 void PeerTable::on_attempt_ended(Connector* connector) {

@@ -12,6 +12,7 @@
 #include <map>
 
 #include "be/transport/connector.h"
+#include "be/transport/connector_paths.h"
 #include "be/transport/engine_link.h"
 
 namespace be {
@@ -30,6 +31,7 @@ class PeerTable final : public ConnectorOwner {
   void on_link_ended(EngineLink* link) override;
   void on_attempt_ended(Connector* connector) override;
   void connect_tcp(const Address& remote, Time deadline, SocketHandler* handler) override;
+  Status check_path(const Address& remote, const NodeDevice& device) const override;
 
  private:
   EngineLink* usable_link(const Address& remote, TransportChoice choice) const;
@@ -38,6 +40,7 @@ class PeerTable final : public ConnectorOwner {
   IoThreadImpl& thread_;
   std::multimap<Address, EngineLink*> links_;
   std::multimap<Address, Connector*> attempts_;  // that may become engines
+  DeadPaths dead_paths_;
 };
 
 }  // namespace be

@@ -25,7 +25,7 @@ BUSYBOX = "/bin/busybox"
 # dependency tells: without it `rdma link add` fails.
 MODULES = ["virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay", "virtio_net", "dummy",
            "macvlan", "crc32_generic", "ib_uverbs", "rdma_rxe", "rdma_ucm",
-           "sch_netem"]
+           "sch_netem", "sch_ingress", "cls_u32", "act_gact"]
 
 
 class Unavailable(Exception):

@@ -42,6 +42,7 @@ class EchoClient {
   void expect_echoes(int count, size_t bytes);  // all outstanding at once
   Status status_of_call(Nanoseconds timeout);
   void end_server();
+  const Address& server() const { return channel_->server(); }
   std::optional<TransportKind> transport() const { return channel_->transport(); }
 
  private:

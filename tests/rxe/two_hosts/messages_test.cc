@@ -77,5 +77,20 @@ TEST_F(TwoHosts, APulledCableEndsCallsByNameUntilItIsBack) {
   });
 }
 
+// The handshake's TCP passes, RDMA's UDP does not: set-up goes well, and nothing ever arrives.
+TEST_F(TwoHosts, AFirewallThatDropsRdmaPacketsLeavesTcp) {
+  serve_or([](rxe::EchoClient& client) {
+    shell(
+        "tc qdisc add dev $RXE_DEVICE clsact && tc filter add dev $RXE_DEVICE egress protocol ip "
+        "u32 match ip dport 4791 0xffff action drop");
+    rxe::EchoClient behind_it(client.server(), TransportChoice::kAuto);
+    behind_it.wait_for_server();
+    EXPECT_EQ(behind_it.transport(), TransportKind::kTcp);
+    behind_it.expect_echoes(4, 100'000);
+    shell("tc qdisc del dev $RXE_DEVICE clsact");
+    client.wait_for_server();
+  });
+}
+
 }  // namespace
 }  // namespace be
