@@ -17,6 +17,9 @@
 
 namespace be::rxe {
 
+// A guest may stand still for so long; where packets are lost on purpose, less is enough.
+inline constexpr Nanoseconds kAckTimeout{std::chrono::milliseconds(250)};
+
 class EchoServer {
  public:
   static std::unique_ptr<EchoServer> start(const std::string& address,
@@ -35,7 +38,8 @@ class EchoServer {
 
 class EchoClient {
  public:
-  explicit EchoClient(const Address& server, TransportChoice transport = TransportChoice::kRdma);
+  explicit EchoClient(const Address& server, TransportChoice transport = TransportChoice::kRdma,
+                      Nanoseconds ack_timeout = kAckTimeout);
 
   void wait_for_server();  // that it listens
   void expect_echo(size_t bytes) { expect_echoes(1, bytes); }

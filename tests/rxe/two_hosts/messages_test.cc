@@ -81,9 +81,9 @@ TEST_F(TwoHosts, APulledCableEndsCallsByNameUntilItIsBack) {
 TEST_F(TwoHosts, AFirewallThatDropsRdmaPacketsLeavesTcp) {
   serve_or([](rxe::EchoClient& client) {
     shell(
-        "tc qdisc add dev $RXE_DEVICE clsact && tc filter add dev $RXE_DEVICE egress protocol ip "
+        "tc qdisc add dev $RXE_DEVICE clsact && tc filter add dev $RXE_DEVICE ingress protocol ip "
         "u32 match ip dport 4791 0xffff action drop");
-    rxe::EchoClient behind_it(client.server(), TransportChoice::kAuto);
+    rxe::EchoClient behind_it(client.server(), TransportChoice::kAuto, 60ms);
     behind_it.wait_for_server();
     EXPECT_EQ(behind_it.transport(), TransportKind::kTcp);
     behind_it.expect_echoes(4, 100'000);
