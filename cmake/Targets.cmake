@@ -5,6 +5,13 @@ add_library(be_warnings INTERFACE)
 target_compile_options(be_warnings INTERFACE
   -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Werror)
 
+# One translation unit a target: all of it builds in a third of the time. So names in the unnamed
+# namespaces of one target must differ (apps, bench_allocator and tests/unit/memory do without). OFF
+# for tools that look at one file at a time (scripts/lint) and for who edits one file all day.
+option(BE_UNITY "Compile all files of a target as one" ON)
+set(CMAKE_UNITY_BUILD ${BE_UNITY})
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 0)
+
 # Where a test may stop or kill a process between two steps (be/base/failpoint.h). On in builds with
 # assertions; linked by the folders that have failpoints and by the tests that arm them.
 set(failpoints_default OFF)

@@ -5,7 +5,6 @@
 namespace be::rpc {
 namespace {
 
-constexpr uint32_t kNone = CallTable::kNone;
 constexpr int kNoTransport = -1;
 
 }  // namespace
@@ -29,7 +28,7 @@ CallId ChannelCore::call(MethodId method, Payload&& request, const CallOptions& 
     return 0;
   }
   const uint32_t index = calls_.take();
-  if (index == kNone) {
+  if (index == CallTable::kNone) {
     if (early_id != nullptr) *early_id = 0;
     thread_.post([callback = std::move(callback), server = server_,
                   limit = options_.max_outstanding]() mutable {
@@ -118,7 +117,7 @@ void ChannelCore::cancel(CallId call) {
 
 void ChannelCore::cancel_here(CallId call) {
   const uint32_t index = calls_.find(call);
-  if (index == kNone) return;
+  if (index == CallTable::kNone) return;
   const CallTable::Slot& slot = calls_.slot(index);
   if (slot.state == CallState::kSent) lane_of(slot).send_cancel(call);
   end(index, error(Code::kCancelled, "the caller withdrew the call to {}", server_.to_string()));
@@ -144,7 +143,7 @@ void ChannelCore::on_deadline_timer() {
   for (const uint32_t index : expired) ids.push_back(calls_.id_of(index));
   for (const CallId id : ids) {
     const uint32_t index = calls_.find(id);  // a callback before may have ended this call too
-    if (index != kNone) end(index, deadline_error(index));
+    if (index != CallTable::kNone) end(index, deadline_error(index));
   }
 }
 

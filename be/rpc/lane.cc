@@ -12,8 +12,6 @@
 namespace be::rpc {
 namespace {
 
-constexpr uint32_t kNone = CallTable::kNone;
-
 // "connect to 127.0.0.1:9000: ECONNREFUSED ...", whether or not the cause has said so much.
 Status unavailable(std::string_view what, const Address& server, const Status& cause) {
   const std::string address = server.to_string();
@@ -29,7 +27,8 @@ Status unavailable(std::string_view what, const Address& server, const Status& c
 
 void Lane::start(uint32_t index, Payload&& payload, Nanoseconds left) {
   core_.calls().slot(index).lane = number_;
-  if (state_ == State::kOpen && first_waiting_ == kNone && send(index, payload, left)) return;
+  if (state_ == State::kOpen && first_waiting_ == CallTable::kNone && send(index, payload, left))
+    return;
   push_waiting(index, std::move(payload));
   if (state_ == State::kIdle) connect();
 }
@@ -67,7 +66,7 @@ bool Lane::send(uint32_t index, Payload& payload, Nanoseconds left) {
 
 void Lane::send_waiting() {
   const Time now = core_.thread().now();
-  while (state_ == State::kOpen && first_waiting_ != kNone) {
+  while (state_ == State::kOpen && first_waiting_ != CallTable::kNone) {
     const uint32_t index = first_waiting_;
     Payload payload = std::move(core_.calls().waiting(index).payload);
     if (!send(index, payload, core_.calls().slot(index).deadline - now)) {
@@ -82,18 +81,19 @@ void Lane::push_waiting(uint32_t index, Payload&& payload) {
   calls.slot(index).state = CallState::kWaiting;
   CallTable::Waiting& waiting = calls.waiting(index);
   waiting.payload = std::move(payload);
-  waiting.next = kNone;
+  waiting.next = CallTable::kNone;
   waiting.previous = last_waiting_;
-  (last_waiting_ == kNone ? first_waiting_ : calls.waiting(last_waiting_).next) = index;
+  (last_waiting_ == CallTable::kNone ? first_waiting_ : calls.waiting(last_waiting_).next) = index;
   last_waiting_ = index;
 }
 
 void Lane::unlink_waiting(uint32_t index) {
   CallTable& calls = core_.calls();
   const CallTable::Waiting& waiting = calls.waiting(index);
-  (waiting.previous == kNone ? first_waiting_ : calls.waiting(waiting.previous).next) =
+  (waiting.previous == CallTable::kNone ? first_waiting_ : calls.waiting(waiting.previous).next) =
       waiting.next;
-  (waiting.next == kNone ? last_waiting_ : calls.waiting(waiting.next).previous) = waiting.previous;
+  (waiting.next == CallTable::kNone ? last_waiting_ : calls.waiting(waiting.next).previous) =
+      waiting.previous;
 }
 
 void Lane::stop_waiting(uint32_t index) {
@@ -136,7 +136,7 @@ void Lane::on_message(Socket&, Buffer message) {
   }
   CallTable& calls = core_.calls();
   const uint32_t index = calls.find(header.call_id);
-  if (index == kNone || calls.slot(index).state != CallState::kSent ||
+  if (index == CallTable::kNone || calls.slot(index).state != CallState::kSent ||
       calls.slot(index).lane != number_) {
     return core_.count_late_response();
   }
@@ -156,12 +156,12 @@ void Lane::break_off(const Status& why) {
 
 // `cookie`: the call's id.
 void Lane::on_sent(Socket&, uint64_t cookie, const Status& status) {
-  if (first_waiting_ != kNone) send_waiting();
+  if (first_waiting_ != CallTable::kNone) send_waiting();
   // Refused by the other end; any other failure is one of the connection, which on_closed tells.
   if (status.code() != Code::kResourceExhausted && status.code() != Code::kInvalidArgument) return;
   CallTable& calls = core_.calls();
   const uint32_t index = calls.find(cookie);
-  if (index == kNone || calls.slot(index).state != CallState::kSent ||
+  if (index == CallTable::kNone || calls.slot(index).state != CallState::kSent ||
       calls.slot(index).lane != number_) {
     return;
   }
@@ -177,7 +177,7 @@ void Lane::on_closed(Socket&, const Status& status) {
   core->end_all_of_lane(number_, waiting_too,
                         unavailable(before == State::kConnecting ? "connect" : "connection lost",
                                     core->server(), status));
-  if (state_ == State::kIdle && first_waiting_ != kNone) connect();
+  if (state_ == State::kIdle && first_waiting_ != CallTable::kNone) connect();
 }
 
 }  // namespace be::rpc

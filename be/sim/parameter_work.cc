@@ -7,7 +7,7 @@
 namespace be::sim {
 namespace {
 
-constexpr uint16_t kPort = 9000;
+constexpr uint16_t kServerPort = 9000;
 constexpr uint32_t kDim = 3;
 constexpr size_t kKeys = 48;  // of each client
 constexpr Nanoseconds kTimeout = 300ms;
@@ -56,7 +56,7 @@ void ParameterWork::on_start(Process& process) {
   options.push_threads = static_cast<int>(random_.between(1, 2));
   auto server = ps::ParameterServer::create(*process.node, options);
   Status status = server.status();
-  if (status.ok()) status = (*server)->listen(process.host->address(kPort));
+  if (status.ok()) status = (*server)->listen(process.host->address(kServerPort));
   if (!status.ok()) return simulation_.violate("parameter server: " + status.to_string());
   running_[&process] = *std::move(server);
 }
@@ -78,7 +78,7 @@ void ParameterWork::on_resume(Process& process, Nanoseconds) {
 void ParameterWork::start() {
   ps::ParameterClientOptions options;
   for (uint32_t i = 0; i < servers_; ++i) {
-    options.servers.push_back(cluster_.at(i).host->address(kPort));
+    options.servers.push_back(cluster_.at(i).host->address(kServerPort));
   }
   options.channel.connect_timeout = 2s;
   options.channel.request_timeout = 2s;

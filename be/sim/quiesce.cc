@@ -14,7 +14,7 @@ namespace be::sim {
 namespace {
 
 constexpr Nanoseconds kConnectTime = 1us;
-constexpr Nanoseconds kConnectTimeout = 5s;
+constexpr Nanoseconds kSetUpBound = 5s;
 constexpr Nanoseconds kDeathNotice = 50us;
 
 }  // namespace
@@ -42,7 +42,7 @@ Status RnicDevice::connect_qp(ibv_qp* base, const EndpointBlob& remote,
     tell_connected(qp.qp_num, how);
     peer->device->tell_connected(peer->qp_num, how);
   }
-  after(kConnectTimeout, [this, number = qp.qp_num] {
+  after(kSetUpBound, [this, number = qp.qp_num] {
     const auto found = queue_pairs_.find(number);
     if (found == queue_pairs_.end() || found->second->connected) return;
     tell_connected(number, error(Code::kUnavailable, "{}: the peer does not answer", name_));

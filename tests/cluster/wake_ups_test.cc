@@ -195,7 +195,7 @@ class WatchedPoller final : public Poller {
     return poller_->wait(until);
   }
   void wake() override { poller_->wake(); }
-  void yield() override { poller_->yield(); }
+  bool yield() override { return poller_->yield(); }
 
  private:
   std::unique_ptr<Poller> poller_;

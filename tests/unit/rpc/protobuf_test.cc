@@ -18,7 +18,7 @@ using be::test::EchoService;
 using google::protobuf::Closure;
 using testing::HasSubstr;
 
-const Address kAddress = fake_address(9000);
+const Address kServerAddress = fake_address(9000);
 
 class PlayedService final : public EchoService {
  public:
@@ -55,7 +55,7 @@ class ProtobufTest : public testing::Test {
  protected:
   ProtobufTest() {
     EXPECT_TRUE(add_service(*server_, &service_, RunOn::kIoThread).ok());
-    EXPECT_TRUE(server_->listen(kAddress).ok());
+    EXPECT_TRUE(server_->listen(kServerAddress).ok());
     request_.set_text("hello");
   }
   ~ProtobufTest() override {
@@ -69,7 +69,7 @@ class ProtobufTest : public testing::Test {
   FakeNode node_;
   PlayedService service_;
   std::unique_ptr<Server> server_ = Server::create(node_, {}).value();
-  std::unique_ptr<Channel> channel_ = Channel::create(node_, kAddress, {});
+  std::unique_ptr<Channel> channel_ = Channel::create(node_, kServerAddress, {});
   ProtobufChannel protobuf_channel_{*channel_};
   EchoService::Stub stub_{&protobuf_channel_};
   Controller controller_;
