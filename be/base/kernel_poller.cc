@@ -3,6 +3,7 @@
 #include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -12,7 +13,8 @@
 namespace be {
 namespace {
 
-constexpr int kBatch = 64;                 // events of one system call; the rest comes next time
+constexpr int kBatch = 64;  // events of one system call; the rest comes next time
+constexpr int kYieldsPerLook = 16;
 constexpr uint64_t kWakeTag = UINT64_MAX;  // no descriptor has it: they are not negative
 
 epoll_event request(uint64_t tag, uint32_t interest) {
@@ -98,7 +100,17 @@ void KernelPoller::wake() {
   [[maybe_unused]] const ssize_t written = ::write(wake_event_.get(), &one, sizeof(one));
 }
 
-void KernelPoller::yield() { sched_yield(); }
+// A yield that hands the core over is an involuntary switch to the kernel; one that finds nobody
+// waiting is none. Asking how many there were is a system call too: once in many yields.
+bool KernelPoller::yield() {
+  sched_yield();
+  if (++yields_ % kYieldsPerLook != 0) return core_shared_;
+  rusage usage{};
+  if (getrusage(RUSAGE_THREAD, &usage) != 0) return core_shared_;
+  core_shared_ = usage.ru_nivcsw - switches_ >= kYieldsPerLook / 2;
+  switches_ = usage.ru_nivcsw;
+  return core_shared_;
+}
 
 KernelPoller::Registration* KernelPoller::find(int fd) {
   const auto index = static_cast<size_t>(fd);

@@ -38,7 +38,7 @@ class KernelPoller final : public Poller {
   void remove(int fd) override;
   int wait(Time until) override;
   void wake() override;
-  void yield() override;
+  bool yield() override;
 
  private:
   enum class State : uint32_t { kRunning, kSleeping, kWoken };
@@ -65,6 +65,9 @@ class KernelPoller final : public Poller {
   const UniqueFd wake_event_;
   std::vector<Registration> registrations_;  // by descriptor number
   bool has_pwait2_ = true;                   // until the kernel (before 5.11) says otherwise
+  bool core_shared_ = true;                  // until some yields have shown otherwise
+  uint32_t yields_ = 0;
+  int64_t switches_ = 0;  // of this thread, when we last looked
   alignas(64) std::atomic<State> state_{State::kRunning};
 };
 

@@ -41,8 +41,10 @@ class Poller {
   // (a time that has passed: only looks). Returns how many handlers were called.
   virtual int wait(Time until) = 0;
 
-  virtual void wake() = 0;   // any thread: the current or the next wait returns
-  virtual void yield() = 0;  // gives the core away for a moment (sched_yield)
+  virtual void wake() = 0;  // any thread: the current or the next wait returns
+  // Gives the core away for a moment (sched_yield). True: somebody else wants this core too, as far
+  // as the latest yields could tell.
+  virtual bool yield() = 0;
 };
 
 }  // namespace be

@@ -26,7 +26,7 @@ class VirtualPoller final : public Poller {
   void remove(int fd) override;
   int wait(Time until) override;
   void wake() override;
-  void yield() override {}
+  bool yield() override { return false; }
 
   // --- By the loop
   void runs(VirtualLoop* loop) { loop_ = loop; }

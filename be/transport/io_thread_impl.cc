@@ -164,11 +164,16 @@ void IoThreadImpl::read_clock() {
 }
 
 bool IoThreadImpl::check_poller() {
-  const int interval = engine_count() > 0   ? kPollerIntervalOfEngines
+  const bool engines = engine_count() > 0;
+  const int interval = engines              ? kPollerIntervalOfEngines
                        : direct_ != nullptr ? kPollerInterval
                                             : 1;
-  if (poller_hot_ == 0 && ++since_poller_ < interval) return false;
+  if (poller_hot_ == 0) {
+    if (++since_poller_ < interval) return false;
+    if (engines && now_ < poller_due_) return false;
+  }
   since_poller_ = 0;
+  poller_due_ = now_ + kPollerPauseOfEngines;
   if (poller_->wait(Time::min()) > 0) {
     poller_hot_ = kPollerInterval;
     return true;
@@ -232,21 +237,21 @@ bool IoThreadImpl::run_scheduled() {
 
 void IoThreadImpl::busy() {
   if (!by_clock_) idle_since_ = kNever;
+  empty_iterations_ = 0;
 }
 
 void IoThreadImpl::idle(Time deadline, bool spin_forever) {
   if (idle_since_ == kNever) idle_since_ = now_;
-  if (spin_forever) {
-    if (++empty_iterations_ % kSpinsPerYield != 0) return;
-    clock_due_ = true;
-    poller_->yield();
-  } else if (now_ - idle_since_ < options_.spin && now_ >= crowded_until_) {
-    yielded_at_ = now_;
-    clock_due_ = true;
-    poller_->yield();
-  } else {
-    sleep(deadline);
+  if (!spin_forever && (now_ - idle_since_ >= options_.spin || now_ < crowded_until_)) {
+    return sleep(deadline);
   }
+  // Looking at engines costs nanoseconds, so a core of our own is not given away each time.
+  const bool cheap = engine_count() > 0 && !core_shared_;
+  const int polls = spin_forever ? kPollsPerYieldOfSpinner : cheap ? kPollsPerYield : 1;
+  if (++empty_iterations_ % polls != 0) return;
+  yielded_at_ = now_;
+  clock_due_ = true;
+  core_shared_ = poller_->yield();
 }
 
 void IoThreadImpl::sleep(Time deadline) {

@@ -92,10 +92,13 @@ class IoThreadImpl final : public IoThread {
   // some time after the Poller had something.
   static constexpr int kPollerInterval = 16;
   static constexpr int kPollerIntervalOfEngines = 64;
+  // ... and, since empty polls take nanoseconds and a look into the Poller a system call, at least:
+  static constexpr Nanoseconds kPollerPauseOfEngines = 20us;
   static constexpr int kClockInterval = 8;
   static constexpr size_t kMaxPorts = 64;
   static constexpr int kDirectMisses = 1024;
-  static constexpr int kSpinsPerYield = 128;
+  static constexpr int kPollsPerYield = 128;
+  static constexpr int kPollsPerYieldOfSpinner = 512;
   // A yield that takes so long gave the core to somebody who computes. Who sleeps is woken ahead
   // of such a one, who yields waits for its whole time slice: so sleep at once for a while.
   static constexpr Nanoseconds kLongYield = 500us;
@@ -143,7 +146,9 @@ class IoThreadImpl final : public IoThread {
   int since_clock_ = 0;
   int poller_hot_ = 0;
   int since_poller_ = 0;
+  Time poller_due_{};
   int empty_iterations_ = 0;
+  bool core_shared_ = true;
 
   std::vector<std::unique_ptr<DevicePort>> ports_;  // outlive the engines among the residents
   std::vector<std::unique_ptr<Resident>> residents_;
