@@ -93,7 +93,7 @@ class IoThreadImpl final : public IoThread {
   static constexpr int kPollerInterval = 16;
   static constexpr int kPollerIntervalOfEngines = 64;
   // ... and, since empty polls take nanoseconds and a look into the Poller a system call, at least:
-  static constexpr Nanoseconds kPollerPauseOfEngines = 20us;
+  static constexpr Nanoseconds kPollerPauseOfEngines = 50us;
   static constexpr int kClockInterval = 8;
   static constexpr size_t kMaxPorts = 64;
   static constexpr int kDirectMisses = 1024;
