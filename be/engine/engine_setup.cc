@@ -12,9 +12,9 @@ namespace {
 constexpr uint32_t kSoftnicFragment = 64u << 10;
 constexpr uint32_t kNicFragment = 8u << 10;
 
-// softnic executes one queued fragment a poll, whatever has been posted: more than one only
-// stands in the way of other sockets (measured: it moves no more bytes).
-constexpr uint32_t kSoftnicFragments = 1;
+uint32_t fragments_at_once(const DeviceLimits& limits, const EngineOptions& options) {
+  return limits.useful_writes != 0 ? limits.useful_writes : options.send_queue_depth;
+}
 
 }  // namespace
 
@@ -36,8 +36,7 @@ Engine::Impl::Impl(const Resources& resources, const EngineOptions& options, Eng
       chain_(options.send_queue_depth, options.send_window_bytes),
       send_slots_(chain_.slots()),
       fragment_bytes_(Engine::fragment_bytes(options, resources.device->kind())),
-      fragment_limit_(resources.device->kind() == DeviceKind::kSoftnic ? kSoftnicFragments
-                                                                       : options.send_queue_depth),
+      fragment_limit_(fragments_at_once(resources.device->limits(), options)),
       small_limit_(std::min(options.eager_bytes, fragment_bytes_)),
       window_(options.send_window_bytes),
       write_requests_(options.write_requests),

@@ -60,7 +60,8 @@ SoftnicDevice::SoftnicDevice(const SoftnicOptions& options)
              .max_send_sge = kMaxPairs,
              .max_recv_sge = kMaxRecvSge,
              .max_inline_bytes = kSlotPayload,
-             .max_queue_pairs = options.max_queue_pairs};
+             .max_queue_pairs = options.max_queue_pairs,
+             .useful_writes = link_.paces() ? 0u : 1u};  // a link sends on while nobody polls
   bells_.resize(kMaxCompletionQueues);
   std::strcpy(ibv_device_.name, "softnic");
   context_.device = &ibv_device_;

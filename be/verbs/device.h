@@ -38,6 +38,9 @@ struct DeviceLimits {
   uint32_t max_recv_sge = 0;
   uint32_t max_inline_bytes = 0;
   uint32_t max_queue_pairs = 0;
+  // Large WRITEs of one QP that move more bytes when they are posted together, 0: any number. One
+  // where the processor copies them at its polls: more would only stand in the way of others.
+  uint32_t useful_writes = 0;
 };
 
 // Where registered memory comes from. A softnic peer maps the descriptor; others ignore it.

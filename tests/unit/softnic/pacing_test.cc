@@ -185,6 +185,13 @@ TEST_F(SoftnicPacing, AFailureEndsWhatWaitsForTheLinkAndWhatIsHeldBack) {
   a->events();
 }
 
+// A link is idle between one write and the next if only one may be on its way; a copying processor
+// has no use for a second.
+TEST(SoftnicDevice, SaysWhetherWritesAreWorthPostingTogether) {
+  EXPECT_EQ(open_device({})->limits().useful_writes, 1u);
+  EXPECT_EQ(open_device({.link_bits_per_second = kMinLinkRate})->limits().useful_writes, 0u);
+}
+
 TEST(SoftnicDevice, RefusesImpossibleLinks) {
   EXPECT_EQ(open_softnic({.link_bits_per_second = kMinLinkRate - 1}).status().code(),
             Code::kInvalidArgument);
