@@ -351,6 +351,7 @@ bool IoThreadImpl::finish_shutdown() {
   } else {
     driver_.store(this_thread_id(), std::memory_order_relaxed);
     const Inside inside(this);
+    clock_due_ = true;  // who drives it may have let it rest: the bound counts from now
     while (!shutdown_finished()) {
       if (!iterate() && !shutdown_finished()) idle(kNever, false);
     }
