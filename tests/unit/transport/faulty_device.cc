@@ -1,6 +1,7 @@
 #include "faulty_device.h"
 
 #include <cerrno>
+#include <cstring>
 
 #include "be/verbs/errors.h"
 #include "tests/common/must_hold.h"
@@ -8,10 +9,10 @@
 namespace be::test {
 namespace {
 
-// Whose queue pairs these are: the data path has no place for a pointer of ours.
+// Whose objects these are: the data path has no place for a pointer of ours.
 struct Hook {
   FaultyDevice* device;
-  int (*post_recv)(ibv_qp*, ibv_recv_wr*, ibv_recv_wr**);  // of the inner device
+  ibv_context_ops inner;
 };
 std::map<ibv_context*, Hook> hooks;
 
@@ -125,6 +126,7 @@ Result<ibv_cq*> FaultyDevice::create_cq(uint32_t entries, EventChannel* channel,
       ibv_cq * cq,
       inner_->create_cq(entries, static_cast<Channel*>(channel)->inner(), user, thread_domain));
   ++created_.completion_queues;
+  hook(cq->context);
   return cq;
 }
 
@@ -138,11 +140,14 @@ Result<QueuePair> FaultyDevice::create_qp(const QueuePairOptions& options) {
   if (fails(SetUpCall::kCreateQp)) return verb_error("ibv_create_qp", ENOMEM, name());
   BE_ASSIGN_OR_RETURN(const QueuePair made, inner_->create_qp(options));
   ++created_.queue_pairs;
-  ibv_context* const context = made.qp->context;
-  if (hooks.try_emplace(context, Hook{this, context->ops.post_recv}).second) {
-    context->ops.post_recv = post_recv;
-  }
   return made;
+}
+
+void FaultyDevice::hook(ibv_context* context) {
+  if (!hooks.try_emplace(context, Hook{this, context->ops}).second) return;
+  context->ops.post_recv = post_recv;
+  context->ops.poll_cq = poll_cq;
+  context->ops.req_notify_cq = req_notify_cq;
 }
 
 int FaultyDevice::post_recv(ibv_qp* qp, ibv_recv_wr* request, ibv_recv_wr** bad) {
@@ -151,7 +156,38 @@ int FaultyDevice::post_recv(ibv_qp* qp, ibv_recv_wr* request, ibv_recv_wr** bad)
     *bad = request;
     return ENOMEM;
   }
-  return hook.post_recv(qp, request, bad);
+  return hook.inner.post_recv(qp, request, bad);
+}
+
+int FaultyDevice::poll_cq(ibv_cq* cq, int count, ibv_wc* completions) {
+  const Hook& hook = hooks.at(cq->context);
+  FaultyDevice& device = *hook.device;
+  if (device.hide_until_armed_ && !std::exchange(device.just_armed_, false)) return 0;
+  const int taken = hook.inner.poll_cq(cq, count, completions);
+  if (device.hide_until_armed_) device.taken_after_arming_ += taken;
+  for (int i = 0; i < taken; ++i) {
+    if (device.poison_failures_ && completions[i].status != IBV_WC_SUCCESS) {
+      device.poison(completions[i]);
+    }
+  }
+  return taken;
+}
+
+int FaultyDevice::req_notify_cq(ibv_cq* cq, int solicited_only) {
+  const Hook& hook = hooks.at(cq->context);
+  hook.device->just_armed_ = true;
+  return hook.inner.req_notify_cq(cq, solicited_only);
+}
+
+void FaultyDevice::poison(ibv_wc& completion) {
+  (completion.status == IBV_WC_WR_FLUSH_ERR ? failures_.flushes : failures_.causes) += 1;
+  ibv_wc poisoned;
+  std::memset(&poisoned, 0x5a, sizeof(poisoned));
+  poisoned.wr_id = completion.wr_id;
+  poisoned.status = completion.status;
+  poisoned.qp_num = completion.qp_num;
+  poisoned.vendor_err = completion.vendor_err;
+  completion = poisoned;
 }
 
 Result<EndpointBlob> FaultyDevice::local_endpoint(ibv_qp* qp) {

@@ -1,5 +1,6 @@
 // FaultyDevice: a device between the transport and another one that lets each set-up call fail by
-// order, counts what has been created and not destroyed, and can send packets to nowhere.
+// order, counts what has been created and not destroyed, sends packets to nowhere, and hands out
+// completions at the worst moment or with fields that mean nothing.
 //
 // Used by one thread at a time.
 #pragma once
@@ -52,6 +53,19 @@ class FaultyDevice final : public Device {
   // What is connected from now on sends its packets to nobody; set-up goes well.
   void lose_packets(bool lose) { lose_packets_ = lose; }
 
+  // What a failed completion does not define is garbage.
+  void poison_failures(bool poison) { poison_failures_ = poison; }
+  struct Failures {
+    int causes = 0;  // completions that failed for a reason of their own
+    int flushes = 0;
+  };
+  const Failures& failures() const { return failures_; }  // handed out while poisoned
+
+  // Every completion comes between the last poll and the arming: without an event, to be seen by
+  // the first poll after that.
+  void hide_until_armed(bool hide) { hide_until_armed_ = hide; }
+  int taken_after_arming() const { return taken_after_arming_; }
+
   struct Created {
     int channels = 0;
     int thread_domains = 0;
@@ -93,11 +107,20 @@ class FaultyDevice final : public Device {
   static constexpr size_t kKeepaliveBytes = 64;
 
   bool fails(SetUpCall call);
+  void hook(ibv_context* context);
   static int post_recv(ibv_qp* qp, ibv_recv_wr* request, ibv_recv_wr** bad);
+  static int poll_cq(ibv_cq* cq, int count, ibv_wc* completions);
+  static int req_notify_cq(ibv_cq* cq, int solicited_only);
+  void poison(ibv_wc& completion);
 
   const std::unique_ptr<Device> inner_;
   std::map<SetUpCall, int> failures_left_;
   bool lose_packets_ = false;
+  bool poison_failures_ = false;
+  Failures failures_;
+  bool hide_until_armed_ = false;
+  bool just_armed_ = false;
+  int taken_after_arming_ = 0;
   Created created_;
 };
 

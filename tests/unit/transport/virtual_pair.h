@@ -18,7 +18,9 @@ class VirtualEnd {
   VirtualEnd(sim::Simulation& simulation, sim::Internet& internet, sim::Fabric& fabric,
              uint32_t index, const NodeOptions& options)
       : host(simulation, internet, index, {}) {
-    auto made = std::make_unique<FaultyDevice>(std::make_unique<sim::RnicDevice>(host, fabric));
+    auto nic = std::make_unique<sim::RnicDevice>(host, fabric);
+    rnic = nic.get();
+    auto made = std::make_unique<FaultyDevice>(std::move(nic));
     device = made.get();
     std::vector<std::unique_ptr<Device>> devices;
     devices.push_back(std::move(made));
@@ -33,6 +35,7 @@ class VirtualEnd {
 
   sim::Host host;
   FaultyDevice* device = nullptr;
+  sim::RnicDevice* rnic = nullptr;  // below it
   std::unique_ptr<Node> node;
 };
 
