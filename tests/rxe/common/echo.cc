@@ -27,22 +27,26 @@ void need(const Status& status) {
   if (!status.ok()) throw std::runtime_error(status.to_string());
 }
 
-std::unique_ptr<Node> make_node(TransportChoice transport, Nanoseconds ack_timeout) {
-  NodeOptions options;
-  options.transport = transport;
-  options.engine.keepalive_timeout = kPatience;
-  options.hardware.ack_timeout = ack_timeout;
-  options.handshake_timeout = kPatience;
-  options.memory.cap_bytes = size_t{256} << 20;
-  return need(Node::create(kernel_world(), options));
+std::unique_ptr<Node> make_node(TransportChoice transport, const Waiting& waiting) {
+  return need(Node::create(kernel_world(), node_options(transport, waiting)));
 }
 
 uint8_t pattern(size_t seed, size_t i) { return static_cast<uint8_t>(seed + i * 7 + i / 251); }
 
 }  // namespace
 
+NodeOptions node_options(TransportChoice transport, const Waiting& waiting) {
+  NodeOptions options;
+  options.transport = transport;
+  options.engine.keepalive_timeout = kPatience;
+  options.hardware.ack_timeout = waiting.ack_timeout;
+  options.handshake_timeout = kPatience;
+  options.memory.cap_bytes = size_t{256} << 20;
+  return options;
+}
+
 EchoServer::EchoServer(TransportChoice transport)
-    : node_(make_node(transport, kAckTimeout)), server_(need(rpc::Server::create(*node_, {}))) {}
+    : node_(make_node(transport, {})), server_(need(rpc::Server::create(*node_, {}))) {}
 
 std::unique_ptr<EchoServer> EchoServer::start(const std::string& address,
                                               TransportChoice transport) {
@@ -64,10 +68,11 @@ std::unique_ptr<EchoServer> EchoServer::start(const std::string& address,
 
 void EchoServer::wait_until_told_to_end() { ended_.wait(false); }
 
-EchoClient::EchoClient(const Address& server, TransportChoice transport, Nanoseconds ack_timeout)
-    : node_(make_node(transport, ack_timeout)),
+EchoClient::EchoClient(const Address& server, TransportChoice transport, const Waiting& waiting)
+    : node_(make_node(transport, waiting)),
       channel_(rpc::Channel::create(
-          *node_, server, {.connect_timeout = kPatience, .request_timeout = kPatience})) {}
+          *node_, server,
+          {.connect_timeout = waiting.connect_timeout, .request_timeout = kPatience})) {}
 
 void EchoClient::wait_for_server() {
   const Time end = node_->world().now() + kPatience;

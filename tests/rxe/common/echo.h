@@ -17,8 +17,13 @@
 
 namespace be::rxe {
 
-// A guest may stand still for so long; where packets are lost on purpose, less is enough.
-inline constexpr Nanoseconds kAckTimeout{std::chrono::milliseconds(250)};
+// For a guest that may stand still for a while; where packets are lost on purpose, less is enough.
+struct Waiting {
+  Nanoseconds ack_timeout = std::chrono::milliseconds(250);
+  Nanoseconds connect_timeout = std::chrono::seconds(30);
+};
+
+NodeOptions node_options(TransportChoice transport, const Waiting& waiting = {});
 
 class EchoServer {
  public:
@@ -39,7 +44,7 @@ class EchoServer {
 class EchoClient {
  public:
   explicit EchoClient(const Address& server, TransportChoice transport = TransportChoice::kRdma,
-                      Nanoseconds ack_timeout = kAckTimeout);
+                      const Waiting& waiting = {});
 
   void wait_for_server();  // that it listens
   void expect_echo(size_t bytes) { expect_echoes(1, bytes); }

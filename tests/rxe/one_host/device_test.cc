@@ -5,9 +5,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <memory>
+#include <random>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -218,25 +221,50 @@ TEST_F(SoftRoce, WritesAreThereWhenTheLastOnesImmediateArrives) {
   }
 }
 
+void pause_up_to_300us(std::minstd_rand& random) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::microseconds(random() % 300);
+  while (std::chrono::steady_clock::now() < until) {
+  }
+}
+
+// The loop of an I/O thread, and somebody who sends at any moment of it.
 TEST_F(SoftRoce, ACompletionBetweenTheLastPollAndTheArmingWakesOrIsPolled) {
   connect();
-  for (int round = 0; round < 50; ++round) {
+  constexpr int kRounds = 300;
+  std::atomic<int> begun = 0;
+  std::thread sender([&] {
+    std::minstd_rand random(1);
+    for (int round = 1; round <= kRounds; ++round) {
+      while (begun < round) std::this_thread::yield();
+      pause_up_to_300us(random);
+      post(0, request(8, IBV_WR_SEND, 8192, 16));
+    }
+  });
+  std::minstd_rand random(2);
+  int polled_after_arming = 0;
+  for (int round = 1; round <= kRounds; ++round) {
     receive(1, 7, 0, 4096);
-    ASSERT_EQ(ibv_req_notify_cq(cq_, 0), 0);
-    post(0, request(8, IBV_WR_SEND, 8192, 16));
-    size_t taken = 0;
+    begun = round;
+    int taken = 0;
+    bool armed = false;
     while (taken < 2) {
-      ibv_wc one[2];
-      const int count = ibv_poll_cq(cq_, 2, one);
-      taken += static_cast<size_t>(count);
-      if (count > 0) continue;
-      for (const DeviceEvent& event : wait_for_events(1)) {
-        EXPECT_EQ(event.kind, DeviceEvent::Kind::kCompletion);
-        EXPECT_EQ(event.cq, cq_);
+      ibv_wc completions[2];
+      const int count = ibv_poll_cq(cq_, 2, completions);
+      taken += count;
+      if (count > 0) {
+        if (armed) ++polled_after_arming;
+      } else if (!armed) {
+        pause_up_to_300us(random);
+        EXPECT_EQ(ibv_req_notify_cq(cq_, 0), 0);
+        armed = true;  // and look once more
+      } else {
+        EXPECT_EQ(wait_for_events(1).at(0).kind, DeviceEvent::Kind::kCompletion);
+        armed = false;
       }
-      ASSERT_EQ(ibv_req_notify_cq(cq_, 0), 0);
     }
   }
+  sender.join();
+  EXPECT_GT(polled_after_arming, 0) << "the moment was never hit";
 }
 
 TEST_F(SoftRoce, AWrongKeyEndsBothQueuePairsAndEveryWorkRequestIsFlushed) {
