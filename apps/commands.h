@@ -20,6 +20,7 @@ void add_train(CLI::App& program, Settings& settings, Command& chosen);
 void add_rank(CLI::App& program, Settings& settings, Command& chosen);
 void add_demo(CLI::App& program, Settings& settings, Command& chosen);
 void add_devices(CLI::App& program, Settings& settings, Command& chosen);
+void add_doctor(CLI::App& program, Settings& settings, Command& chosen);
 void add_sim(CLI::App& program, Settings& settings, Command& chosen);
 void add_perf(CLI::App& program, Settings& settings, Command& chosen);
 void add_config(CLI::App& program, Settings& settings, Command& chosen);

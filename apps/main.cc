@@ -41,6 +41,7 @@ int main(int argc, char** argv) {
   be::apps::add_rank(program, settings, chosen);
   be::apps::add_demo(program, settings, chosen);
   be::apps::add_devices(program, settings, chosen);
+  be::apps::add_doctor(program, settings, chosen);
   be::apps::add_sim(program, settings, chosen);
   be::apps::add_perf(program, settings, chosen);
   be::apps::add_config(program, settings, chosen);

@@ -30,7 +30,8 @@ struct FoundDevice {
   std::string name;
   DeviceKind kind = DeviceKind::kHardware;
   bool usable = false;
-  std::string why;  // taken: port, address, MTU, limits; not taken: what is in the way
+  std::string why;         // taken: port, address, MTU, limits; not taken: what is in the way
+  uint32_t mtu_bytes = 0;  // of RDMA packets, at the port that was taken
 };
 
 // Every RDMA device of this host. With none at all, one entry named "rdma" tells why.

@@ -88,6 +88,8 @@ std::string HardwareDevice::describe() const {
                      hardware::to_string(memlock_of_this_process()));
 }
 
+uint32_t HardwareDevice::port_mtu_bytes() const { return mtu_bytes(port_.mtu); }
+
 std::string HardwareDevice::about(std::string_view object) const {
   return fmt::format("{} of device {}", object, name_);
 }

@@ -27,6 +27,7 @@ class HardwareDevice : public Device {
   ~HardwareDevice() override;
 
   std::string describe() const;  // what a person wants to know of a usable device
+  uint32_t port_mtu_bytes() const;
 
   DeviceKind kind() const override { return DeviceKind::kHardware; }
   const std::string& name() const override { return name_; }

@@ -60,7 +60,8 @@ std::vector<FoundDevice> list_hardware_devices(uint64_t registered_bytes) {
     const auto opened = open_device(device, {}, count * registered_bytes);
     found.push_back({.name = ibv_get_device_name(device),
                      .usable = opened.ok(),
-                     .why = opened.ok() ? opened.value()->describe() : opened.status().message()});
+                     .why = opened.ok() ? opened.value()->describe() : opened.status().message(),
+                     .mtu_bytes = opened.ok() ? opened.value()->port_mtu_bytes() : 0});
   });
   if (!status.ok()) found.push_back({.name = "rdma", .usable = false, .why = status.message()});
   return found;

@@ -27,13 +27,18 @@ bool is_link_local(const ibv_gid& gid) {
   return gid.raw[0] == 0xfe && (gid.raw[1] & 0xc0) == 0x80;  // fe80::/10
 }
 
+std::string_view why_unusable(const ibv_gid_entry& entry) {
+  if (is_zero(entry.gid)) return "empty";
+  if (entry.gid_type != IBV_GID_TYPE_ROCE_V2) return "RoCEv1";
+  if (entry.ndev_ifindex == 0) return "no network interface behind it";
+  if (entry.gid_index > kLargestIndex) return "index above 255";
+  return "";
+}
+
 }  // namespace
 
 int roce_gid_rank(const ibv_gid_entry& entry) {
-  if (entry.gid_index > kLargestIndex) return 0;
-  if (entry.gid_type != IBV_GID_TYPE_ROCE_V2 || entry.ndev_ifindex == 0 || is_zero(entry.gid)) {
-    return 0;
-  }
+  if (!why_unusable(entry).empty()) return 0;
   if (is_link_local(entry.gid)) return 1;
   return is_ipv4_mapped(entry.gid) ? 3 : 2;
 }
@@ -46,13 +51,17 @@ bool is_of_this_host(const ibv_gid_entry& entry, std::span<const LocalAddress> o
   });
 }
 
+std::string_view why_never_chosen(const ibv_gid_entry& entry, std::span<const LocalAddress> ours) {
+  if (const std::string_view why = why_unusable(entry); !why.empty()) return why;
+  return is_of_this_host(entry, ours) ? "" : "not an address of this network namespace";
+}
+
 std::optional<ibv_gid_entry> choose_roce_gid(std::span<const ibv_gid_entry> entries,
                                              uint8_t port_number,
                                              std::span<const LocalAddress> ours) {
   std::optional<ibv_gid_entry> best;
   for (const ibv_gid_entry& entry : entries) {
-    if (entry.port_num != port_number || roce_gid_rank(entry) == 0) continue;
-    if (!is_of_this_host(entry, ours)) continue;
+    if (entry.port_num != port_number || !why_never_chosen(entry, ours).empty()) continue;
     const int advantage = best ? roce_gid_rank(entry) - roce_gid_rank(*best) : 1;
     if (advantage > 0 || (advantage == 0 && entry.gid_index < best->gid_index)) best = entry;
   }

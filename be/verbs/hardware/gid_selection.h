@@ -17,6 +17,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace be::hardware {
 
@@ -28,6 +29,9 @@ struct LocalAddress {
 
 int roce_gid_rank(const ibv_gid_entry& entry);
 bool is_of_this_host(const ibv_gid_entry& entry, std::span<const LocalAddress> ours);
+
+// "RoCEv1", "not an address of this network namespace", ...; empty: it can be.
+std::string_view why_never_chosen(const ibv_gid_entry& entry, std::span<const LocalAddress> ours);
 
 // Of `entries`, those of port `port_number`.
 std::optional<ibv_gid_entry> choose_roce_gid(std::span<const ibv_gid_entry> entries,

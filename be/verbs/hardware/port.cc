@@ -8,36 +8,14 @@
 #include <cerrno>
 #include <cstring>
 #include <span>
-#include <vector>
 
 #include "be/verbs/errors.h"
 #include "be/verbs/hardware/endpoint.h"
-#include "be/verbs/hardware/gid_selection.h"
 
 namespace be::hardware {
 namespace {
 
 constexpr size_t kMaxGids = 1024;
-
-// What this network namespace has; empty if it cannot be read.
-std::vector<LocalAddress> local_addresses() {
-  std::vector<LocalAddress> found;
-  ifaddrs* list = nullptr;
-  if (::getifaddrs(&list) != 0) return found;
-  for (const ifaddrs* each = list; each != nullptr; each = each->ifa_next) {
-    LocalAddress local{.interface_index = ::if_nametoindex(each->ifa_name)};
-    if (each->ifa_addr != nullptr && each->ifa_addr->sa_family == AF_INET) {
-      const auto* ipv4 = reinterpret_cast<const sockaddr_in*>(each->ifa_addr);
-      local.address = ipv4_mapped(ipv4->sin_addr.s_addr);
-    } else if (each->ifa_addr != nullptr && each->ifa_addr->sa_family == AF_INET6) {
-      const auto* ipv6 = reinterpret_cast<const sockaddr_in6*>(each->ifa_addr);
-      std::memcpy(local.address.raw, &ipv6->sin6_addr, sizeof local.address.raw);
-    }
-    found.push_back(local);
-  }
-  ::freeifaddrs(list);
-  return found;
-}
 
 Status read_gid(ibv_context* context, Port& port) {
   std::array<ibv_gid_entry, kMaxGids> entries;
@@ -60,6 +38,25 @@ Status read_gid(ibv_context* context, Port& port) {
 }
 
 }  // namespace
+
+std::vector<LocalAddress> local_addresses() {
+  std::vector<LocalAddress> found;
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) return found;
+  for (const ifaddrs* each = list; each != nullptr; each = each->ifa_next) {
+    LocalAddress local{.interface_index = ::if_nametoindex(each->ifa_name)};
+    if (each->ifa_addr != nullptr && each->ifa_addr->sa_family == AF_INET) {
+      const auto* ipv4 = reinterpret_cast<const sockaddr_in*>(each->ifa_addr);
+      local.address = ipv4_mapped(ipv4->sin_addr.s_addr);
+    } else if (each->ifa_addr != nullptr && each->ifa_addr->sa_family == AF_INET6) {
+      const auto* ipv6 = reinterpret_cast<const sockaddr_in6*>(each->ifa_addr);
+      std::memcpy(local.address.raw, &ipv6->sin6_addr, sizeof local.address.raw);
+    }
+    found.push_back(local);
+  }
+  ::freeifaddrs(list);
+  return found;
+}
 
 std::string Port::to_string() const {
   const std::string address =

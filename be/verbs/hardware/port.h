@@ -7,8 +7,10 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "be/base/status.h"
+#include "be/verbs/hardware/gid_selection.h"
 
 namespace be::hardware {
 
@@ -22,6 +24,9 @@ struct Port {
 
   std::string to_string() const;  // "port 1, RoCEv2 GID ::ffff:10.0.0.2 (index 3), MTU 1024"
 };
+
+// What this network namespace has; empty if it cannot be read.
+std::vector<LocalAddress> local_addresses();
 
 // The address of a port as it is now.
 Result<Port> query_port(ibv_context* context, uint8_t number);
