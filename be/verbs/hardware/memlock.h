@@ -14,7 +14,7 @@ namespace be::hardware {
 
 struct Memlock {
   uint64_t limit_bytes = 0;  // UINT64_MAX: unlimited
-  bool exempt = false;       // CAP_IPC_LOCK
+  bool exempt = false;       // CAP_IPC_LOCK, as root of the host and not of a rootless container
 };
 
 Memlock memlock_of_this_process();

@@ -3,7 +3,9 @@
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <random>
@@ -198,6 +200,18 @@ TEST(Memlock, IsNamedWithItsValue) {
   if (before.rlim_cur == RLIM_INFINITY) {
     EXPECT_EQ(to_string(memlock_of_this_process()), "RLIMIT_MEMLOCK is unlimited");
   }
+}
+
+TEST(Memlock, RootOfARootlessContainerIsNotExempt) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::unshare(CLONE_NEWUSER) != 0) ::_exit(2);
+    ::_exit(memlock_of_this_process().exempt ? 1 : 0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  if (WEXITSTATUS(status) == 2) GTEST_SKIP() << "no user namespace can be made here";
+  EXPECT_EQ(status, 0);
 }
 
 TEST(QueuePairStates, AnAckTimeoutIsNeverShorterThanAskedFor) {
