@@ -118,7 +118,9 @@ void Settings::declare_hardware() {
       .integer("traffic_class", &hardware.traffic_class, between<uint8_t>(0, 255),
                "RoCE: traffic class of packets, DSCP in the upper six bits")
       .integer("service_level", &hardware.service_level, between<uint8_t>(0, 7),
-               "InfiniBand service level; on RoCE the priority in VLANs");
+               "InfiniBand service level; on RoCE the priority in VLANs")
+      .boolean("relaxed_ordering", &hardware.relaxed_ordering,
+               "RNIC: writes into registered memory may overtake each other on PCIe, where it can");
 }
 
 void Settings::declare_rpc() {

@@ -9,7 +9,12 @@
 namespace be::memory {
 namespace {
 
-constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+// What arrives in the pool is learnt of from completions, never by looking at memory: the order in
+// which a NIC writes it may be relaxed, if the device has been told to (hardware.relaxed_ordering).
+int access_for(const Device& device) {
+  constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+  return device.kind() == DeviceKind::kHardware ? kAccess | IBV_ACCESS_RELAXED_ORDERING : kAccess;
+}
 
 }  // namespace
 
@@ -121,7 +126,8 @@ void RegionTable::deregister_all() {
 
 Status RegionTable::register_with(size_t device_index, Region& region) {
   Device* device = devices_[device_index];
-  auto registered = device->register_memory(region.address, region.length, kAccess, region.backing);
+  auto registered =
+      device->register_memory(region.address, region.length, access_for(*device), region.backing);
   if (!registered.ok()) {
     return registered.status().with_context(
         fmt::format("registering {} bytes with device {}", region.length, device->name()));

@@ -23,6 +23,8 @@ struct HardwareOptions {
   uint8_t retry_count = 6;         // so often, then it ends with RETRY_EXC; 7 is for ever on rxe
   uint8_t traffic_class = 0;       // RoCE: DSCP in its upper six bits
   uint8_t service_level = 0;       // InfiniBand, and the priority of VLANs; 0 ... 7
+
+  bool relaxed_ordering = false;  // writes into the pool's memory may overtake each other on PCIe
 };
 
 // One line of `byteexpress devices`.

@@ -96,6 +96,8 @@ std::string HardwareDevice::about(std::string_view object) const {
 
 Result<ibv_mr*> HardwareDevice::register_memory(void* address, size_t length, int access,
                                                 const Backing&) {
+  // An optional bit: libibverbs and the kernel drop it where a provider does not know it.
+  if (!options_.relaxed_ordering) access &= ~IBV_ACCESS_RELAXED_ORDERING;
   ibv_mr* region = ibv_reg_mr(pd_.get(), address, length, access);
   if (region != nullptr) return region;
   const int why = errno;

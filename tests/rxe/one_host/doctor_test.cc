@@ -46,6 +46,13 @@ TEST(Doctor, FindsThatSoftRoceWorks) {
             ContainsRegex("softnic loopback +ok +32 B there and back"), Not(HasSubstr("->"))));
 }
 
+// Soft-RoCE has no PCIe.
+TEST(Doctor, OptionsThatADeviceDoesNotKnowAreHarmless) {
+  const Outcome outcome = doctor("--set hardware.relaxed_ordering=true");
+  EXPECT_EQ(outcome.status, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, ContainsRegex("rxe0 loopback +ok"));
+}
+
 TEST(Doctor, NamesALinkThatIsDownAndWhatMendsIt) {
   rxe::shell("ip link set $RXE_DEVICE down");
   const Outcome outcome = doctor();
