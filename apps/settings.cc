@@ -120,7 +120,9 @@ void Settings::declare_hardware() {
       .integer("service_level", &hardware.service_level, between<uint8_t>(0, 7),
                "InfiniBand service level; on RoCE the priority in VLANs")
       .boolean("relaxed_ordering", &hardware.relaxed_ordering,
-               "RNIC: writes into registered memory may overtake each other on PCIe, where it can");
+               "RNIC: writes into registered memory may overtake each other on PCIe, where it can")
+      .boolean("spread_lag_ports", &hardware.spread_lag_ports,
+               "bonded mlx5: each queue pair sends through the port that has the fewest");
 }
 
 void Settings::declare_rpc() {

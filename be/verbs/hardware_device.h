@@ -25,6 +25,7 @@ struct HardwareOptions {
   uint8_t service_level = 0;       // InfiniBand, and the priority of VLANs; 0 ... 7
 
   bool relaxed_ordering = false;  // writes into the pool's memory may overtake each other on PCIe
+  bool spread_lag_ports = false;  // bonded mlx5: each queue pair through the port with the fewest
 };
 
 // One line of `byteexpress devices`.

@@ -8,6 +8,7 @@
 #include "be/base/log.h"
 #include "be/verbs/errors.h"
 #include "be/verbs/hardware/endpoint.h"
+#include "be/verbs/hardware/lag_ports.h"
 #include "be/verbs/hardware/memlock.h"
 
 namespace be::hardware {
@@ -56,6 +57,7 @@ Status HardwareDevice::start() {
   BE_RETURN_IF_ERROR(set_nonblocking(context_->async_fd));
   pd_.reset(ibv_alloc_pd(context_.get()));
   if (!pd_) return verb_error("ibv_alloc_pd", errno, name_);
+  if (options_.spread_lag_ports) lag_ports_ = PortSpread(lag_port_count(context_.get()));
   return probe();
 }
 
@@ -264,8 +266,23 @@ Status HardwareDevice::connect_qp(ibv_qp* qp, const EndpointBlob& remote, const 
   BE_RETURN_IF_ERROR(check_reachable({.link_layer = connection.port.link_layer}, endpoint));
   BE_RETURN_IF_ERROR(to_rtr(qp, connection.port, endpoint, options, options_));
   BE_RETURN_IF_ERROR(to_rts(qp, connection.packet_sequence_number, options, options_));
+  choose_lag_port(qp);
   router_.post_connected(qp);
   return ok_status();
+}
+
+// The adapter has chosen a port already: where ours cannot be had, the queue pair works all the
+// same.
+void HardwareDevice::choose_lag_port(ibv_qp* qp) {
+  if (lag_ports_.ports() == 0) return;
+  uint8_t port = 0;
+  {
+    std::lock_guard lock(mutex_);
+    port = connections_[qp].lag_port = lag_ports_.take();
+  }
+  if (const Status status = send_through_lag_port(qp, port); !status.ok()) {
+    log_warn("device {}: {}", name_, status.message());
+  }
 }
 
 Status HardwareDevice::fail_qp(ibv_qp* qp) { return to_error(qp); }
@@ -291,6 +308,10 @@ Result<QuiesceToken> HardwareDevice::retire_qp(ibv_qp* qp) {
     std::lock_guard lock(mutex_);
     connections_[qp] = connection;
     return verb_error("ibv_destroy_qp", why, object);
+  }
+  if (connection.lag_port != 0) {
+    std::lock_guard lock(mutex_);
+    lag_ports_.give_back(connection.lag_port);
   }
   return kQuiescedNow;
 }

@@ -14,6 +14,7 @@
 #include "be/verbs/device.h"
 #include "be/verbs/hardware/event_channel.h"
 #include "be/verbs/hardware/port.h"
+#include "be/verbs/hardware/port_spread.h"
 #include "be/verbs/hardware/queue_pair_states.h"
 #include "be/verbs/hardware_device.h"
 
@@ -71,6 +72,7 @@ class HardwareDevice : public Device {
     Port port;  // as local_endpoint told the peer
     uint32_t packet_sequence_number = 0;
     ibv_cq* recv_cq = nullptr;
+    uint8_t lag_port = 0;  // taken of lag_ports_; 0: none
   };
 
   HardwareDevice(Context context, const HardwareOptions& options);
@@ -79,6 +81,7 @@ class HardwareDevice : public Device {
   std::string about(std::string_view object) const;
   ibv_pd* pd_of(ibv_td* thread_domain);
   Result<Connection> connection_of(ibv_qp* qp);
+  void choose_lag_port(ibv_qp* qp);
 
   const HardwareOptions options_;
   std::string name_;
@@ -89,6 +92,7 @@ class HardwareDevice : public Device {
   EventRouter router_;
 
   std::mutex mutex_;
+  PortSpread lag_ports_{0};
   std::unordered_map<ibv_qp*, Connection> connections_;
   std::unordered_map<ibv_td*, ibv_pd*> parent_domains_;
 };
