@@ -38,7 +38,7 @@ HardwareDevice::HardwareDevice(Context context, const HardwareOptions& options)
     : options_(options),
       name_(ibv_get_device_name(context->device)),
       context_(std::move(context)),
-      router_(context_.get()) {}
+      router_(name_) {}
 
 HardwareDevice::~HardwareDevice() = default;
 
@@ -110,8 +110,11 @@ Result<ibv_mr*> HardwareDevice::register_memory(void* address, size_t length, in
       fmt::format("{}; {}", status.message(), hardware::to_string(memlock_of_this_process())));
 }
 
+// Of a device that is gone nothing is left that destroying could end, and every such verb fails.
+bool HardwareDevice::gone() const { return router_.long_lost(EventRouter::Clock::now()); }
+
 Status HardwareDevice::deregister(ibv_mr* region) {
-  if (const int why = ibv_dereg_mr(region); why != 0) {
+  if (const int why = ibv_dereg_mr(region); why != 0 && !gone()) {
     return verb_error("ibv_dereg_mr", why, about("a region"));
   }
   return ok_status();
@@ -189,13 +192,13 @@ Result<ibv_cq*> HardwareDevice::create_cq(uint32_t entries, EventChannel* channe
   if (cq == nullptr) {
     return verb_error("ibv_create_cq", errno, about(fmt::format("{} entries", entries)));
   }
-  router_.add_cq(cq, ours);
+  router_.add_cq(cq, ours != nullptr ? ours->inbox() : nullptr);
   return cq;
 }
 
 Status HardwareDevice::destroy_cq(ibv_cq* cq) {
   router_.remove_cq(cq);
-  if (const int why = ibv_destroy_cq(cq); why != 0) {
+  if (const int why = ibv_destroy_cq(cq); why != 0 && !gone()) {
     return verb_error("ibv_destroy_cq", why, about("a CQ"));
   }
   return ok_status();
@@ -213,20 +216,21 @@ Result<ibv_srq*> HardwareDevice::create_srq(uint32_t entries, uint32_t max_sge) 
 }
 
 Status HardwareDevice::destroy_srq(ibv_srq* srq) {
-  if (const int why = ibv_destroy_srq(srq); why != 0) {
+  router_.remove_srq(srq);
+  if (const int why = ibv_destroy_srq(srq); why != 0 && !gone()) {
     return verb_error("ibv_destroy_srq", why, about("an SRQ"));
   }
   return ok_status();
 }
 
 Result<QueuePair> HardwareDevice::create_qp(const QueuePairOptions& options) {
+  BE_RETURN_IF_ERROR(router_.check(options.send_cq, options.recv_cq, options.srq));
   BE_ASSIGN_OR_RETURN(auto created,
                       create_queue_pair(pd_of(options.thread_domain), options, port_));
   ibv_qp* qp = created.qp.release();
-  router_.add_qp(qp, options.recv_cq);
+  router_.add_qp(qp, {.send_cq = options.send_cq, .recv_cq = options.recv_cq, .srq = options.srq});
   std::lock_guard lock(mutex_);
-  connections_[qp] = {
-      .port = port_, .packet_sequence_number = random_psn(), .recv_cq = options.recv_cq};
+  connections_[qp] = {.port = port_, .packet_sequence_number = random_psn()};
   return QueuePair{.qp = qp, .max_inline_bytes = created.max_inline_bytes};
 }
 
@@ -296,15 +300,15 @@ ibv_qp_state HardwareDevice::qp_state(ibv_qp* qp) {
 
 Result<QuiesceToken> HardwareDevice::retire_qp(ibv_qp* qp) {
   BE_ASSIGN_OR_RETURN(const auto connection, connection_of(qp));
+  const std::string object = about(fmt::format("QP {}", qp->qp_num));
   // Before it is destroyed: another thread may be given the same address at once.
-  router_.remove_qp(qp);
+  const EventRouter::Member member = router_.remove_qp(qp);
   {
     std::lock_guard lock(mutex_);
     connections_.erase(qp);
   }
-  const std::string object = about(fmt::format("QP {}", qp->qp_num));
-  if (const int why = ibv_destroy_qp(qp); why != 0) {
-    router_.add_qp(qp, connection.recv_cq);
+  if (const int why = ibv_destroy_qp(qp); why != 0 && !gone()) {
+    router_.add_qp(qp, member);
     std::lock_guard lock(mutex_);
     connections_[qp] = connection;
     return verb_error("ibv_destroy_qp", why, object);

@@ -13,6 +13,7 @@
 
 #include "be/verbs/device.h"
 #include "be/verbs/hardware/event_channel.h"
+#include "be/verbs/hardware/event_router.h"
 #include "be/verbs/hardware/port.h"
 #include "be/verbs/hardware/port_spread.h"
 #include "be/verbs/hardware/queue_pair_states.h"
@@ -71,7 +72,6 @@ class HardwareDevice : public Device {
   struct Connection {
     Port port;  // as local_endpoint told the peer
     uint32_t packet_sequence_number = 0;
-    ibv_cq* recv_cq = nullptr;
     uint8_t lag_port = 0;  // taken of lag_ports_; 0: none
   };
 
@@ -82,6 +82,7 @@ class HardwareDevice : public Device {
   ibv_pd* pd_of(ibv_td* thread_domain);
   Result<Connection> connection_of(ibv_qp* qp);
   void choose_lag_port(ibv_qp* qp);
+  bool gone() const;
 
   const HardwareOptions options_;
   std::string name_;
