@@ -15,7 +15,7 @@ namespace be::apps::doctor {
 namespace {
 
 constexpr Nanoseconds kPatience = 10s;
-constexpr Nanoseconds kTimed = 500ms;
+constexpr Nanoseconds kTimed = 200ms;
 constexpr uint64_t kMostRoundTrips = 2000;
 constexpr uint64_t kWarmUp = 20;
 constexpr size_t kSmallBytes = 32;

@@ -22,10 +22,10 @@ struct Outcome {
 };
 
 // The program stands beside the test. An emulated machine may stand still for a while.
-Outcome doctor(const std::string& limits = "") {
+Outcome doctor(const std::string& options = "") {
   const auto folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
-  const std::string line =
-      limits + (folder / "byteexpress").string() + " doctor --set hardware.ack_timeout=250ms 2>&1";
+  const std::string line = (folder / "byteexpress").string() +
+                           " doctor --set hardware.ack_timeout=250ms " + options + " 2>&1";
   Outcome outcome;
   FILE* pipe = ::popen(line.c_str(), "r");
   std::array<char, 4096> part;
