@@ -75,7 +75,6 @@ struct QueuePair {
 struct ConnectOptions {
   uint8_t rnr_retry = 0;  // dedicated receive queues: a receive is always posted (blueprint 6)
   uint8_t min_rnr_timer = 12;
-  bool relaxed_ordering = false;
 };
 
 // Something that happened; what it refers to is told by `kind`.
@@ -117,8 +116,9 @@ class Device {
   virtual const DeviceLimits& limits() const = 0;
   virtual ibv_pd* pd() = 0;  // the device's only protection domain (paper table 3)
 
-  // Memory. `access` is IBV_ACCESS_* bits. The region is keyed by {lkey, rkey}; keys carry a
-  // generation, so a stale key of a region that is gone is refused and never hits another one.
+  // Memory. `access` is IBV_ACCESS_* bits; a device may ignore IBV_ACCESS_RELAXED_ORDERING. The
+  // region is keyed by {lkey, rkey}; keys carry a generation, so a stale key of a region that is
+  // gone is refused and never hits another one.
   virtual Result<ibv_mr*> register_memory(void* address, size_t length, int access,
                                           const Backing& backing) = 0;
   virtual Status deregister(ibv_mr* region) = 0;
