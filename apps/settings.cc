@@ -102,6 +102,8 @@ void Settings::declare_engine() {
              "bytes posted and not completed (Cwnd); 0: no bound")
       .bytes("grant_budget_bytes", &engine.grant_budget_bytes, between<uint32_t>(4096, 1u << 31),
              "buffers granted to one peer at once")
+      .integer("shared_receives", &engine.shared_receives, zero_or<uint32_t>(8, 1 << 16),
+               "receives that all engines of an I/O thread share (SRQ); 0: each has its own")
       .duration("keepalive_interval", &engine.keepalive_interval, {10ms, 1h},
                 "between two signs of life")
       .duration("keepalive_timeout", &engine.keepalive_timeout, {20ms, 24h},

@@ -4,9 +4,9 @@
 
 namespace be {
 
-void CreditLedger::spend() {
-  assert(available() > 0);
-  ++spent_;
+void CreditLedger::spend(uint32_t count) {
+  assert(available() >= count);
+  spent_ += count;
 }
 
 bool CreditLedger::accept(uint32_t granted_total) {

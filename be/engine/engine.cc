@@ -41,6 +41,8 @@ void Engine::close_socket(SocketId socket, const Status& status) {
 
 void Engine::on_completion(const ibv_wc& completion) { impl_->on_completion(completion); }
 
+void Engine::on_last_receive() { impl_->on_last_receive(); }
+
 bool Engine::progress(Time now) { return impl_->progress(now); }
 
 bool Engine::wants_progress() const {
@@ -65,6 +67,7 @@ const char* Engine::broken_invariant() const { return impl_->broken_invariant();
 uint32_t Engine::completions_needed() const { return completions_needed(impl_->options_); }
 
 uint32_t Engine::completions_needed(const EngineOptions& options) {
+  if (options.shared_receives != 0) return options.send_queue_depth;
   return options.send_queue_depth + options.recv_queue_depth + reserved_receives(options);
 }
 
@@ -77,6 +80,9 @@ EngineStats Engine::stats() const {
 
 bool Engine::Impl::progress(Time now) {
   now_ = now;
+  if (no_more_receives_ && state_ < State::kFailing) {  // and no send was there to be flushed
+    fail(error(Code::kUnavailable, "{}: our queue pair is in error", resources_.peer));
+  }
   if (state_ == State::kFailing) {
     dirty_ = false;
     advance_failure(now);
@@ -118,6 +124,10 @@ void Engine::Impl::tick(Time now) {
   if (verdict.write != 0) {
     keepalive_write_ = verdict.write;
     dirty_ = true;
+  }
+  if (remote_.shared_receives) {
+    credits_idle_ = credits_.spent() == credits_at_tick_;
+    credits_at_tick_ = credits_.spent();
   }
 }
 

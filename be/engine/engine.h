@@ -63,6 +63,8 @@ struct EngineStats {
   uint32_t queued_messages = 0;
 };
 
+class SharedReceives;
+
 class Engine {
  public:
   enum class State : uint8_t { kInit, kConnecting, kReady, kFailing, kRetired, kDead };
@@ -73,6 +75,7 @@ class Engine {
     size_t device_index = 0;  // of `device` in `pool`
     ibv_cq* cq = nullptr;     // the I/O thread's, send and receive
     ibv_td* thread_domain = nullptr;
+    SharedReceives* shared_receives = nullptr;  // the I/O thread's; null: receives of its own
     uint32_t engine_index = 0;  // below 2^20; unique on the thread: names us in wr_id
     std::string peer;           // for errors: "10.0.0.2:9000"
     // Called on any thread when memory that progress() waits for has been freed: makes the I/O
@@ -81,7 +84,8 @@ class Engine {
     std::function<void()> wake;
   };
 
-  // wr_id = engine index << 32 | direction << 31 | producer index.
+  // wr_id = engine index << 32 | direction << 31 | producer index. (Those of an SRQ name an entry
+  // of it, and qp_num the engine: shared_receives.h.)
   static uint32_t engine_index_of(uint64_t wr_id) { return static_cast<uint32_t>(wr_id >> 32); }
 
   // Makes the QP, allocates and posts all receives. On failure nothing is left behind.
@@ -108,7 +112,9 @@ class Engine {
   // where that can be. A socket needs no other end: the engine keeps nothing of an idle one.
   void close_socket(SocketId socket, const Status& status);
 
-  void on_completion(const ibv_wc& completion);  // its wr_id names this engine
+  // Its wr_id names this engine, or its qp_num if that is of an SRQ.
+  void on_completion(const ibv_wc& completion);
+  void on_last_receive();  // the device: our failed QP takes no more from the SRQ
   // Schedules, posts, returns credits, answers WriteRequests that waited. True if it did
   // something. `now` drives nothing but statistics and the drain bound.
   bool progress(Time now);
@@ -121,7 +127,8 @@ class Engine {
 
   State state() const;
   ibv_qp* qp() const;
-  uint32_t completions_needed() const;  // CQ entries this engine can fill: full depths
+  // CQ entries this engine can fill, beside those of the SRQ: full depths.
+  uint32_t completions_needed() const;
   static uint32_t completions_needed(const EngineOptions& options);
   static uint32_t fragment_bytes(const EngineOptions& options, DeviceKind kind);  // in effect
   EngineStats stats() const;

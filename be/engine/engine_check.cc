@@ -43,7 +43,10 @@ const char* Engine::Impl::broken_invariant() const {
   if (ring_.posted() + ring_.to_repost() + ring_.deficit() != ring_.depth()) {
     return "posted + to repost + deficit == receive queue depth";
   }
-  if (ring_.posted() + spares_.size() > ring_.depth() || spares_.size() < ring_.to_repost()) {
+  if (shared_ != nullptr) {
+    if (ring_.data_posted() != shared_->dealt(share_)) return "credits of the ring == those dealt";
+  } else if (ring_.posted() + spares_.size() > ring_.depth() ||
+             spares_.size() < ring_.to_repost()) {
     return "to repost <= spare buffers <= receive queue depth - posted";
   }
   if (!retained_.empty()) return "nothing is retained before the failure";

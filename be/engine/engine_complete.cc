@@ -6,6 +6,12 @@
 namespace be {
 
 void Engine::Impl::on_completion(const ibv_wc& completion) {
+  if (SharedReceives::owns(completion.wr_id)) {
+    dirty_ = true;
+    on_shared_receive(completion);
+    check_invariants();
+    return;
+  }
   if (state_ == State::kRetired || state_ == State::kDead) return;  // polled before, told after
   dirty_ = true;
   if ((static_cast<uint32_t>(completion.wr_id) & kReceiveBit) != 0) {

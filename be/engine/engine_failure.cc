@@ -73,8 +73,25 @@ void Engine::Impl::finish_in_flight(OutgoingMessage* message, const Status& stat
 
 void Engine::Impl::advance_failure(Time now) {
   if (drain_until_ == kNever) drain_until_ = saturating_add(now, kDrainBound);
-  if (!drained() && now < drain_until_) return;
+  if (!drained() && !overdue_) {
+    if (now < drain_until_) return;
+    overdue_ = true;
+    drain_until_ = saturating_add(now, kDrainBound);
+    // Not every device tells of the last receive: then what has come by now is all.
+    if (shared_ != nullptr) shared_->draining(share_);
+  }
+  if (shared_ != nullptr && !no_more_receives_ && now < drain_until_) return;
   retire();
+}
+
+void Engine::Impl::on_last_receive() {
+  if (share_ != CreditDealer::kNobody) shared_->draining(share_);
+}
+
+void Engine::Impl::on_receives_drained() {
+  no_more_receives_ = true;
+  dirty_ = true;
+  if (signal_->wake) signal_->wake();
 }
 
 void Engine::Impl::retire() {
@@ -86,6 +103,7 @@ void Engine::Impl::retire() {
   }
   qp_ = nullptr;
   state_ = State::kRetired;
+  if (shared_ != nullptr) shared_->forget(std::exchange(share_, CreditDealer::kNobody));
   dirty_ = false;
   quiesce_token_ = *token;
   if (quiesce_token_ == kQuiescedNow) on_quiesced(kQuiescedNow);

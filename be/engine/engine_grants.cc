@@ -134,6 +134,15 @@ void Engine::Impl::queue_controls() {
     prepare_control(control_header(FrameType::kGrantCancel, grant));
   }
   if (keepalive_write_ != 0 && chain_.free() > 0) prepare_keepalive();
+  if (credits_idle_ && chain_.free() > kControlReserve) give_back_credits();
+}
+
+void Engine::Impl::give_back_credits() {
+  credits_idle_ = false;
+  const uint32_t surplus = credits_.surplus();
+  if (surplus == 0) return;
+  credits_.spend(1 + surplus);
+  prepare_control(control_header(FrameType::kCreditsBack, surplus));
 }
 
 // --- The sender of a large message

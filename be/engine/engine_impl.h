@@ -25,19 +25,16 @@
 #include "be/engine/receive_ring.h"
 #include "be/engine/scheduler.h"
 #include "be/engine/send_window.h"
+#include "be/engine/shared_receives.h"
 #include "be/engine/slot_table.h"
 #include "be/engine/socket_table.h"
 #include "be/engine/work_request_chain.h"
 
 namespace be {
 
-// g + r: the receives that no credit is spent for. r = 2 credit returns + the peer's w unanswered
-// WriteRequests + the answers to our own w + c GrantCancels.
-uint32_t reserved_receives(const EngineOptions& options);
-
 // Members stand by meaning, not by size.
 // NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding)
-struct Engine::Impl {
+struct Engine::Impl final : private SharedReceives::User {
   // --- constants
   static constexpr uint32_t kMaxSge = 1 + Message::kMaxParts;  // header, parts
   static constexpr uint32_t kHeaderStride = 128;  // of a slot's header memory; lines not shared
@@ -52,6 +49,7 @@ struct Engine::Impl {
   Impl(const Resources& resources, const EngineOptions& options, EngineUser* user);
   ~Impl();
   Status set_up();
+  Status share_receives();
   Status make_queue_pair();
   Status make_memory();
   Status fill_receives();
@@ -88,11 +86,18 @@ struct Engine::Impl {
 
   // --- engine_receive.cc
   void on_receive(const ibv_wc& completion);
+  void on_shared_receive(const ibv_wc& completion);
+  void on_received(const ibv_wc& completion, Buffer buffer);
+  void keep(Buffer buffer);       // not handed up: it can be posted again
+  void keep_data(Buffer buffer);  // ... and a credit was spent for it
   void on_send_frame(Buffer buffer, uint32_t length);
   void on_data(const FrameHeader& header, Buffer buffer);
   void on_control(const FrameHeader& header, Buffer buffer);
+  void on_credits_back(uint32_t credits);
   bool take_cancels_seen(uint8_t taken);
   bool repost_receives();
+  bool take_credits();
+  void on_receives_replaced() override;
   bool spare_for_data();
   void link_receive(Buffer buffer);
   Status post_receives();
@@ -110,6 +115,7 @@ struct Engine::Impl {
   struct WaitingRequest;
   bool out_of_patience(WaitingRequest& request);
   void queue_controls();
+  void give_back_credits();
   void refuse_and_cancel(SocketId socket);
   void forget_granted(OutgoingMessage* message);
 
@@ -135,7 +141,12 @@ struct Engine::Impl {
   void fail_protocol(const char* what, const char* field);
   void fail_messages();
   void advance_failure(Time now);
-  bool drained() const { return chain_.in_flight() == 0 && ring_.posted() == 0; }
+  bool drained() const { return chain_.in_flight() == 0 && receives_drained(); }
+  bool receives_drained() const {
+    return shared_ != nullptr ? no_more_receives_ : ring_.posted() == 0;
+  }
+  void on_last_receive();
+  void on_receives_drained() override;
   void retire();
   void on_quiesced(QuiesceToken token);
   void release();
@@ -217,6 +228,11 @@ struct Engine::Impl {
 
   // --- receiving
   ReceiveRing ring_;
+  SharedReceives* const shared_;  // null: receives of our own; those below are not used else
+  SharedReceives::Id share_ = CreditDealer::kNobody;
+  bool no_more_receives_ = false;        // will complete: the queue pair is in error
+  uint32_t credits_at_tick_ = 0;         // spent by then
+  bool credits_idle_ = false;            // since the last tick: what is above the least goes back
   std::vector<Buffer> receive_buffers_;  // by slot: posted
   std::vector<Buffer> spares_;           // consumed and not handed up
   std::vector<ibv_recv_wr> receive_wrs_;
@@ -243,6 +259,7 @@ struct Engine::Impl {
   // --- failure
   Status failure_;
   Time drain_until_ = kNever;
+  bool overdue_ = false;  // it has not drained in its time
   QuiesceToken quiesce_token_ = kQuiescedNow;
 
   EngineStats stats_;

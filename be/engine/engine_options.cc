@@ -1,13 +1,15 @@
 #include "be/engine/engine_options.h"
 
+#include <algorithm>
 #include <string_view>
 
 namespace be {
 namespace {
 
 constexpr uint32_t kMaxDepth = 1u << 16;
-constexpr uint32_t kMaxCancels = 64;  // counted modulo 256 on the wire
-constexpr uint32_t kMinEager = 128;   // engine header, Message::header and something
+constexpr uint32_t kLeastCredits = 4;  // that an engine on an SRQ always has, one for replies
+constexpr uint32_t kMaxCancels = 64;   // counted modulo 256 on the wire
+constexpr uint32_t kMinEager = 128;    // engine header, Message::header and something
 constexpr uint32_t kMaxEager = 1u << 20;
 constexpr uint32_t kMinFragment = 256;  // the first holds both headers
 constexpr uint32_t kMaxFragment = 1u << 30;
@@ -45,6 +47,11 @@ Status EngineOptions::check() const {
   BE_RETURN_IF_ERROR(in("engine.eager_bytes", eager_bytes, kMinEager, kMaxEager));
   BE_RETURN_IF_ERROR(in("engine.max_message_bytes", max_message_bytes, 1, kMaxMessage));
   BE_RETURN_IF_ERROR(in("engine.grant_budget_bytes", grant_budget_bytes, 1, UINT32_MAX));
+  if (shared_receives != 0) {
+    BE_RETURN_IF_ERROR(in("engine.shared_receives", shared_receives,
+                          reserved_receives(*this) + ::be::initial_credits(*this), kMaxDepth,
+                          ": one engine must fit; 0: none are shared"));
+  }
   if (fragment_bytes != 0) {
     BE_RETURN_IF_ERROR(in("engine.fragment_bytes", fragment_bytes, kMinFragment, kMaxFragment));
   }
@@ -66,11 +73,18 @@ Status EngineOptions::check() const {
   return {};
 }
 
+uint32_t initial_credits(const EngineOptions& options) {
+  return options.shared_receives == 0 ? options.recv_queue_depth
+                                      : std::min(options.recv_queue_depth, kLeastCredits);
+}
+
 Status EngineTerms::check() const {
   const auto in = [](std::string_view name, uint64_t value, uint64_t low, uint64_t high) {
     return check_range(Code::kProtocol, name, value, low, high);
   };
   BE_RETURN_IF_ERROR(in("the peer's recv_queue_depth", recv_queue_depth, kLeastForBoth, kMaxDepth));
+  BE_RETURN_IF_ERROR(in("the peer's initial_credits", initial_credits,
+                        shared_receives ? kLeastForBoth : recv_queue_depth, recv_queue_depth));
   BE_RETURN_IF_ERROR(in("the peer's grants", grants, kLeastForBoth, kMaxDepth));
   BE_RETURN_IF_ERROR(in("the peer's write_requests", write_requests, kLeastForBoth, kMaxDepth));
   BE_RETURN_IF_ERROR(in("the peer's grant_cancels", grant_cancels, 1, kMaxCancels));

@@ -23,6 +23,8 @@ struct EngineOptions {
   uint32_t send_window_bytes = 0;           // Cwnd; 0: off
   uint32_t max_message_bytes = 1u << 30;    // largest that we take
   uint32_t grant_budget_bytes = 64u << 20;  // sum of the buffers granted by one engine
+  // Entries of the SRQ that all engines of an I/O thread share; 0: each has receives of its own.
+  uint32_t shared_receives = 0;
   Nanoseconds keepalive_interval = 1s;
   Nanoseconds keepalive_timeout = 5s;
 
@@ -30,11 +32,21 @@ struct EngineOptions {
   Status check() const;
 };
 
+uint32_t reserved_receives(const EngineOptions& options);  // g + r: no credit is spent for them
+// Credits that the peer begins with: d, or the least that an engine on an SRQ always has.
+uint32_t initial_credits(const EngineOptions& options);
+// Engines that the SRQ has room for.
+inline uint32_t engines_sharing(const EngineOptions& options) {
+  return options.shared_receives / (reserved_receives(options) + initial_credits(options));
+}
+
 // One end's half of the contract: what its receives are posted for. Beside d and g these are
 // r = 2 credit returns + w WriteRequests that it has not answered + w answers to its own + c
 // GrantCancels (blueprint 6); the other end keeps to the smaller of these and its own.
 struct EngineTerms {
   uint32_t recv_queue_depth = 0;  // d
+  uint32_t initial_credits = 0;   // of d; all of them, unless receives are shared
+  bool shared_receives = false;   // an SRQ: it deals credits by demand, and may be not ready
   uint32_t grants = 0;            // g
   uint32_t write_requests = 0;    // w
   uint32_t grant_cancels = 0;     // c

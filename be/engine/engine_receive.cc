@@ -9,6 +9,17 @@
 
 namespace be {
 
+// What a failing queue pair still takes goes back to the others at once.
+void Engine::Impl::on_shared_receive(const ibv_wc& completion) {
+  Buffer buffer = shared_->take(completion.wr_id);
+  if (state_ >= State::kFailing) return keep(std::move(buffer));
+  if (!ring_.consume_shared()) {
+    keep(std::move(buffer));
+    return fail_protocol("frame", "credit: no receive is left for it");
+  }
+  on_received(completion, std::move(buffer));
+}
+
 void Engine::Impl::on_receive(const ibv_wc& completion) {
   const uint32_t index = static_cast<uint32_t>(completion.wr_id) & ReceiveRing::kIndexMask;
   if (!ring_.consume(index)) {
@@ -21,8 +32,28 @@ void Engine::Impl::on_receive(const ibv_wc& completion) {
     spares_.push_back(std::move(buffer));  // the peer may be writing elsewhere, not in here
     return;
   }
-  if (completion.status != IBV_WC_SUCCESS) {
+  on_received(completion, std::move(buffer));
+}
+
+void Engine::Impl::keep(Buffer buffer) {
+  if (shared_ != nullptr) {
+    shared_->give_back(std::move(buffer));
+  } else {
     spares_.push_back(std::move(buffer));
+  }
+}
+
+void Engine::Impl::keep_data(Buffer buffer) {
+  if (shared_ != nullptr) {
+    shared_->give_back_data(share_, std::move(buffer));
+  } else {
+    spares_.push_back(std::move(buffer));
+  }
+}
+
+void Engine::Impl::on_received(const ibv_wc& completion, Buffer buffer) {
+  if (completion.status != IBV_WC_SUCCESS) {
+    keep(std::move(buffer));
     fail(completion_error(completion, resources_.peer));
     return;
   }
@@ -30,7 +61,7 @@ void Engine::Impl::on_receive(const ibv_wc& completion) {
     on_send_frame(std::move(buffer), completion.byte_len);
     return;
   }
-  spares_.push_back(std::move(buffer));
+  keep(std::move(buffer));
   ring_.consumed_by_control();
   if (completion.opcode != IBV_WC_RECV_RDMA_WITH_IMM) {
     fail_protocol("completion", "opcode");
@@ -43,15 +74,19 @@ void Engine::Impl::on_send_frame(Buffer buffer, uint32_t length) {
   FrameHeader header;
   const char* broken = decode(buffer.data(), length, header);
   if (broken == nullptr && !take_cancels_seen(header.cancels_taken)) broken = "cancels taken";
-  const bool data = is_data(header.type);
-  if (broken == nullptr && data && !ring_.consumed_by_data()) broken = "credit: it has none";
+  if (broken == nullptr && spends_credit(header.type) && !ring_.consumed_by_data()) {
+    broken = "credit: it has none";
+  }
   if (broken != nullptr) {
-    spares_.push_back(std::move(buffer));
+    keep(std::move(buffer));
     fail_protocol("frame", broken);
     return;
   }
-  if (data) {
+  if (is_data(header.type)) {
     on_data(header, std::move(buffer));
+  } else if (header.type == FrameType::kCreditsBack) {
+    keep_data(std::move(buffer));
+    on_credits_back(header.value);
   } else {
     ring_.consumed_by_control();
     on_control(header, std::move(buffer));
@@ -72,11 +107,12 @@ void Engine::Impl::on_data(const FrameHeader& header, Buffer buffer) {
     }
   }
   if (copied) {
-    spares_.push_back(std::move(buffer));
+    keep_data(std::move(buffer));
   } else {  // the buffer itself; also a small message, if there is no memory for its copy
     buffer.resize(FrameHeader::kBytes + header.length);
     buffer.drop_front(FrameHeader::kBytes);
     payload = std::move(buffer);
+    if (shared_ != nullptr) shared_->handed_up(share_);
   }
   user_->on_frame(static_cast<FrameKind>(header.type), header.socket, std::move(payload));
 }
@@ -86,7 +122,7 @@ void Engine::Impl::on_control(const FrameHeader& header, Buffer buffer) {
   if (header.type == FrameType::kWriteResponse) {
     memory = decode_granted_memory(buffer.data() + FrameHeader::kBytes);
   }
-  spares_.push_back(std::move(buffer));
+  keep(std::move(buffer));
   switch (header.type) {
     case FrameType::kCredits:
       if (!credits_.accept(header.value)) fail_protocol("Credits", "total");
@@ -105,8 +141,18 @@ void Engine::Impl::on_control(const FrameHeader& header, Buffer buffer) {
       break;
     case FrameType::kMessage:
     case FrameType::kSocketClose:
-      assert(false);  // data
+    case FrameType::kCreditsBack:
+      assert(false);  // they spend a credit
   }
+}
+
+// The peer has been idle: what it was dealt is for others.
+void Engine::Impl::on_credits_back(uint32_t credits) {
+  if (shared_ == nullptr || !ring_.give_back(credits)) {
+    fail_protocol("CreditsBack", "count");
+    return;
+  }
+  shared_->credits_given_back(share_, credits);
 }
 
 // How many of our GrantCancels the peer has taken, and so has posted their receives again.
@@ -121,6 +167,7 @@ bool Engine::Impl::take_cancels_seen(uint8_t taken) {
 // Posts what control frames and immediates have used, and replaces what data has used, by one
 // call. At the cap a data receive is not replaced and its credit is withheld.
 bool Engine::Impl::repost_receives() {
+  if (shared_ != nullptr) return take_credits();
   while (ring_.to_repost() > 0) {
     link_receive(std::move(spares_.back()));
     spares_.pop_back();
@@ -136,6 +183,26 @@ bool Engine::Impl::repost_receives() {
   if (receives_linked_ == 0) return false;
   if (Status status = post_receives(); !status.ok()) fail(status);
   return true;
+}
+
+// On an SRQ all has been posted after the poll. What data has used is dealt again, by demand and as
+// far as the others leave something.
+bool Engine::Impl::take_credits() {
+  while (ring_.to_repost() > 0) ring_.post_again();
+  if (!ring_.replacement_due() || stalled_[kReceiveStall]) return false;
+  const uint32_t dealt = shared_->deal(share_, ring_.deficit());
+  for (uint32_t i = 0; i < dealt; ++i) ring_.post_replaced();
+  if (dealt == 0 && shared_->owes(share_)) {  // then on_receives_replaced follows
+    stalled_[kReceiveStall] = true;
+    ++stats_.memory_stalls;
+  }
+  return dealt > 0;
+}
+
+void Engine::Impl::on_receives_replaced() {
+  stalled_[kReceiveStall] = false;
+  dirty_ = true;
+  if (signal_->wake) signal_->wake();
 }
 
 // A spare buffer for a data receive: one that was not handed up, or a fresh one.

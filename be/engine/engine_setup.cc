@@ -16,6 +16,11 @@ uint32_t fragments_at_once(const DeviceLimits& limits, const EngineOptions& opti
   return limits.useful_writes != 0 ? limits.useful_writes : options.send_queue_depth;
 }
 
+// Receiver not ready: never with receives of its own, where it would be a wrong credit. On an SRQ
+// the device may be for the moment of posting again.
+constexpr uint8_t kRetryForEver = 7;
+constexpr uint8_t kShortestRnrTimer = 1;  // 10 us; 0 would be the longest
+
 }  // namespace
 
 uint32_t Engine::fragment_bytes(const EngineOptions& options, DeviceKind kind) {
@@ -43,14 +48,22 @@ Engine::Impl::Impl(const Resources& resources, const EngineOptions& options, Eng
       requested_(options.write_requests),
       grants_(options.grants, options.grant_budget_bytes),
       open_grants_(options.grants),
-      ring_(options.recv_queue_depth, reserved_receives(options)),
-      receive_buffers_(ring_.slots()),
-      receive_wrs_(ring_.depth()),
-      receive_sges_(ring_.depth()),
+      ring_(resources.shared_receives == nullptr
+                ? ReceiveRing(options.recv_queue_depth, reserved_receives(options))
+                : ReceiveRing::shared(options.recv_queue_depth, reserved_receives(options),
+                                      initial_credits(options))),
+      shared_(resources.shared_receives),
       signal_(std::make_shared<MemorySignal>()) {
-  spares_.reserve(ring_.depth());
+  if (shared_ == nullptr) {
+    receive_buffers_.resize(ring_.slots());
+    receive_wrs_.resize(ring_.depth());
+    receive_sges_.resize(ring_.depth());
+    spares_.reserve(ring_.depth());
+  }
   signal_->wake = resources.wake;
   local_.recv_queue_depth = options.recv_queue_depth;
+  local_.initial_credits = initial_credits(options);
+  local_.shared_receives = shared_ != nullptr;
   local_.grants = options.grants;
   local_.write_requests = options.write_requests;
   local_.grant_cancels = options.grant_cancels;
@@ -63,6 +76,7 @@ Engine::Impl::Impl(const Resources& resources, const EngineOptions& options, Eng
 // Of an engine that was never connected, or is dead: nobody can reach its memory.
 Engine::Impl::~Impl() {
   if (qp_ != nullptr) resources_.device->retire_qp(qp_).status().ignore();
+  if (share_ != CreditDealer::kNobody) shared_->forget(share_);
   release();
 }
 
@@ -78,9 +92,18 @@ Result<std::unique_ptr<Engine>> Engine::create(const Resources& resources,
 }
 
 Status Engine::Impl::set_up() {
+  if (shared_ != nullptr) BE_RETURN_IF_ERROR(share_receives());
   BE_RETURN_IF_ERROR(make_queue_pair());
   BE_RETURN_IF_ERROR(make_memory());
-  return fill_receives();
+  return shared_ != nullptr ? Status() : fill_receives();
+}
+
+Status Engine::Impl::share_receives() {
+  BE_ASSIGN_OR_RETURN(share_, shared_->admit(this, {.reserve = reserved_receives(options_),
+                                                    .floor = initial_credits(options_),
+                                                    .most = options_.recv_queue_depth}));
+  while (!ring_.complete()) ring_.post_first();
+  return {};
 }
 
 Status Engine::Impl::make_queue_pair() {
@@ -89,7 +112,8 @@ Status Engine::Impl::make_queue_pair() {
     return error(Code::kUnsupported, "{} gathers {} pieces, {} are needed",
                  resources_.device->name(), limits.max_send_sge, kMaxSge);
   }
-  const uint32_t deepest = std::max(options_.send_queue_depth, ring_.depth());
+  const uint32_t receives = shared_ == nullptr ? ring_.depth() : 0;
+  const uint32_t deepest = std::max(options_.send_queue_depth, receives);
   if (deepest > limits.max_queue_depth) {
     return error(Code::kResourceExhausted,
                  "{} has queues of {} work requests, engine.*_queue_depth, grants and "
@@ -100,7 +124,8 @@ Status Engine::Impl::make_queue_pair() {
   options.send_cq = resources_.cq;
   options.recv_cq = resources_.cq;
   options.send_depth = options_.send_queue_depth;
-  options.recv_depth = ring_.depth();
+  options.srq = shared_ == nullptr ? nullptr : shared_->srq();
+  options.recv_depth = receives;
   options.max_send_sge = kMaxSge;
   options.max_recv_sge = 1;
   options.max_inline_bytes = std::min(limits.max_inline_bytes, options_.eager_bytes);
@@ -161,14 +186,17 @@ Status Engine::Impl::connect(const EngineTerms& remote, const EndpointBlob& endp
   if (state_ != State::kInit) return error(Code::kInternal, "connect was called before");
   BE_RETURN_IF_ERROR(remote.check().with_context(resources_.peer));
   remote_ = remote;
-  credits_ = CreditLedger(remote.recv_queue_depth);
+  credits_ = CreditLedger(remote.recv_queue_depth, remote.initial_credits);
+  credits_at_tick_ = credits_.spent();
   write_requests_.limit(remote.write_requests);
   cancel_limit_ = std::min(options_.grant_cancels, remote.grant_cancels);
   small_limit_ = std::min(small_limit_, remote.eager_bytes);
   inline_bytes_ = std::min(inline_bytes_, small_limit_);
   classify_queued();
-  BE_RETURN_IF_ERROR(
-      resources_.device->connect_qp(qp_, endpoint, secret_token, initiator, ConnectOptions{}));
+  ConnectOptions how;
+  how.rnr_retry = remote.shared_receives ? kRetryForEver : 0;
+  how.min_rnr_timer = kShortestRnrTimer;
+  BE_RETURN_IF_ERROR(resources_.device->connect_qp(qp_, endpoint, secret_token, initiator, how));
   state_ = State::kConnecting;
   return {};
 }

@@ -64,7 +64,7 @@ const char* decode(const uint8_t* in, size_t length, FrameHeader& header) {
     if (wire.length != rest) return "length";
     if (wire.value != 0) return "value";
     if (wire.refusal != 0) return "refusal";
-  } else if (wire.type >= 16 && wire.type <= 20) {
+  } else if (wire.type >= 16 && wire.type <= 21) {
     if (const char* broken = check_by_type(wire, rest)) return broken;
   } else {
     return "frame type";

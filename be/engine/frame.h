@@ -17,6 +17,7 @@
 //   WriteResponse   18    reserve        tag                    grant (4) rkey (4) address (8)
 //   GrantCancel     19    reserve        grant                  -
 //   GrantDone       20    the grant's    grant                  -
+//   CreditsBack     21    a credit       credits given back     -
 //
 // The immediate of a WRITE_WITH_IMM is the grant (grant_table.h). Fields that a frame does not
 // use are zero. Bytes from a peer are read from memory that it can no longer write (a completed
@@ -41,8 +42,12 @@ enum class FrameType : uint8_t {
   kWriteResponse = 18,
   kGrantCancel = 19,
   kGrantDone = 20,
+  kCreditsBack = 21,
 };
 constexpr bool is_data(FrameType type) { return type <= FrameType::kSocketClose; }
+constexpr bool spends_credit(FrameType type) {
+  return is_data(type) || type == FrameType::kCreditsBack;
+}
 
 struct FrameHeader {
   static constexpr uint32_t kBytes = 16;

@@ -8,14 +8,25 @@
 namespace be {
 
 ReceiveRing::ReceiveRing(uint32_t data_depth, uint32_t reserve)
+    : ReceiveRing(data_depth, reserve, data_depth, false) {}
+
+ReceiveRing ReceiveRing::shared(uint32_t data_depth, uint32_t reserve, uint32_t initial) {
+  return {data_depth, reserve, initial, true};
+}
+
+ReceiveRing::ReceiveRing(uint32_t data_depth, uint32_t reserve, uint32_t initial, bool shared)
     : data_depth_(data_depth),
       reserve_(reserve),
       mask_(std::bit_ceil(data_depth + reserve) - 1),
-      batch_((data_depth + 1) / 2),
+      reply_share_(reply_share(initial)),
+      shared_(shared),
+      level_(initial),
+      deficit_(data_depth - initial),
+      data_consumed_(data_depth - initial),
       told_(data_depth),
       told_before_last_(data_depth),
       told_before_second_last_(data_depth) {
-  assert(data_depth >= 2);
+  assert(initial >= 2 && initial <= data_depth);
 }
 
 void ReceiveRing::post_first() {
@@ -42,6 +53,12 @@ bool ReceiveRing::consume(uint32_t index) {
   return true;
 }
 
+bool ReceiveRing::consume_shared() {
+  if (posted() == 0) return false;
+  ++consumed_;
+  return true;
+}
+
 bool ReceiveRing::consumed_by_data() {
   ++deficit_;
   if (peer_credits() == 0) return false;
@@ -49,13 +66,18 @@ bool ReceiveRing::consumed_by_data() {
   return true;
 }
 
-bool ReceiveRing::peer_low() const {
-  return !may_take(MessageClass::kRequest, peer_credits(), data_depth_);
+bool ReceiveRing::give_back(uint32_t credits) {
+  if (credits > peer_credits()) return false;
+  consumed_ += credits;
+  data_consumed_ += credits;
+  deficit_ += credits;
+  level_ = peer_credits();
+  return true;
 }
 
 bool ReceiveRing::return_due() const {
   const uint32_t unreturned = data_depth_ + replaced_ - told_;
-  if (unreturned == 0 || (unreturned < batch_ && !peer_low())) return false;
+  if (unreturned == 0 || (unreturned < batch() && !peer_low())) return false;
   // Spent beyond what it knew before a return: it has taken that return.
   const auto untaken = [this](uint32_t told_before) {
     return static_cast<int32_t>(data_consumed_ - told_before) <= 0;
@@ -64,7 +86,7 @@ bool ReceiveRing::return_due() const {
   if (returns_ >= 1 && untaken(told_before_last_)) {
     // The last receive that the peer keeps. Together with the return before it must give more
     // than the share of replies: then a peer that is low again has spent into the first one.
-    return told_ + unreturned - told_before_last_ > reply_share(data_depth_);
+    return told_ + unreturned - told_before_last_ > reply_share_;
   }
   return true;
 }
@@ -75,6 +97,7 @@ uint32_t ReceiveRing::take_return() {
   told_before_last_ = told_;
   told_ = data_depth_ + replaced_;
   if (returns_ < 2) ++returns_;
+  if (shared_) level_ = peer_credits();
   return told_;
 }
 

@@ -17,8 +17,14 @@
 // so a peer that is low has taken all but the last, and what is replaced can be returned. (With
 // nothing but returns of k the rules never make one wait.)
 //
+// On an SRQ the receives are not its own: it has a claim to `posted` of those that all share
+// (credit_dealer.h), and "replaced" means dealt. It begins as if d - initial had been consumed and
+// not replaced, and the peer with `initial` credits. The peer is low at the share of replies in
+// those, k is half of what the peer had after the last return, and an idle peer gives credits back:
+// they are consumed without a message.
+//
 // Indices count receives, modulo 2^31: the part of wr_id that is theirs. A queue pair consumes
-// its receives in the order posted.
+// its receives in the order posted; those of an SRQ have no order.
 //
 // Pure; owned by one Engine, used on its I/O thread only. Never fails: an index out of order or
 // data beyond the credits is refused, and the engine closes. Paper 5.4.2.
@@ -34,6 +40,8 @@ class ReceiveRing {
 
   // d: data receives; `reserve`: g + r. Requires d >= 2.
   ReceiveRing(uint32_t data_depth, uint32_t reserve);
+  // On an SRQ; the peer begins with `initial` of d credits. Requires 2 <= initial <= d.
+  static ReceiveRing shared(uint32_t data_depth, uint32_t reserve, uint32_t initial);
 
   uint32_t depth() const { return data_depth_ + reserve_; }
   uint32_t posted() const { return posted_ - consumed_; }  // and not consumed
@@ -42,20 +50,27 @@ class ReceiveRing {
 
   // The index of the next receive to post; post() counts it. Requires posted() < depth().
   uint32_t next_index() const { return posted_ & kIndexMask; }
-  void post_first();     // at set-up
+  void post_first();  // at set-up, until complete()
+  bool complete() const { return posted() + deficit_ == depth(); }
   void post_again();     // one of to_repost
   void post_replaced();  // one of the deficit
 
   // A receive has completed. False: not the oldest posted one.
   [[nodiscard]] bool consume(uint32_t index);
+  [[nodiscard]] bool consume_shared();  // False: none is posted
   void consumed_by_control() { ++to_repost_; }
   // False: the peer had no credit for it.
   [[nodiscard]] bool consumed_by_data();
+  // The peer gives so many credits back. False: it has not got them.
+  [[nodiscard]] bool give_back(uint32_t credits);
 
   uint32_t to_repost() const { return to_repost_; }
   uint32_t deficit() const { return deficit_; }
+  uint32_t data_posted() const { return data_depth_ - deficit_; }
   // Replacing is done k at a time, but at once when the peer may be stuck.
-  bool replacement_due() const { return deficit_ >= batch_ || (deficit_ > 0 && peer_low()); }
+  bool replacement_due() const {
+    return deficit_ > 0 && (data_posted() + batch() <= level_ || peer_low());
+  }
 
   bool return_due() const;  // a credit return is to be sent now
   uint32_t take_return();   // requires return_due(): the new total for its frame
@@ -64,17 +79,22 @@ class ReceiveRing {
 
  private:
   uint32_t peer_credits() const { return told_ - data_consumed_; }
-  bool peer_low() const;
+  bool peer_low() const { return peer_credits() <= reply_share_; }
+  uint32_t batch() const { return (level_ + 1) / 2; }  // k
+
+  ReceiveRing(uint32_t data_depth, uint32_t reserve, uint32_t initial, bool shared);
 
   const uint32_t data_depth_;
   const uint32_t reserve_;
   const uint32_t mask_;
-  const uint32_t batch_;  // k
+  const uint32_t reply_share_;
+  const bool shared_;
+  uint32_t level_;  // what the peer has when all is returned: d; shared: after the last return
   uint32_t posted_ = 0;
   uint32_t consumed_ = 0;
   uint32_t to_repost_ = 0;
-  uint32_t deficit_ = 0;
-  uint32_t data_consumed_ = 0;
+  uint32_t deficit_;
+  uint32_t data_consumed_;
   uint32_t replaced_ = 0;
   uint32_t told_;
   // What the peer knew before the last return and before the one before it.

@@ -40,6 +40,10 @@ void CompletionQueue::settle() {
   }
 }
 
+Time CompletionQueue::all_shown() const {
+  return std::max(last_shown_, fabric_.simulation().now());
+}
+
 void CompletionQueue::show_one() {
   if (visible_ == settled_) return;  // that one was dropped
   ++visible_;

@@ -58,6 +58,7 @@ class CompletionQueue : public ibv_cq, public std::enable_shared_from_this<Compl
     return visible_ > 0 && !events_.has_events() && events_.is_watched_by(poller);
   }
   void drop(uint32_t qp_num);
+  Time all_shown() const;  // when all that is kept now is visible
   VirtualChannel& events() { return events_; }
 
   rc::CompletionQueue core;

@@ -41,6 +41,9 @@ RnicDevice::RnicDevice(Host& host, Fabric& fabric)
     auto& qp = *static_cast<QueuePair*>(base);
     return qp.device->post_recv(qp, request, bad);
   };
+  context_.ops.post_srq_recv = [](ibv_srq* base, ibv_recv_wr* request, ibv_recv_wr** bad) {
+    return post_srq_recv(*static_cast<SharedReceiveQueue*>(base), request, bad);
+  };
   context_.ops.poll_cq = [](ibv_cq* cq, int count, ibv_wc* completions) {
     return static_cast<CompletionQueue*>(cq)->poll(count, completions);
   };
@@ -53,9 +56,10 @@ RnicDevice::RnicDevice(Host& host, Fabric& fabric)
 
 RnicDevice::~RnicDevice() {
   for (const auto& [number, qp] : queue_pairs_) fabric_.remove(number);
-  if (!queue_pairs_.empty() || !regions_.empty() || !queues_.empty()) {
-    simulation_.violate(fmt::format("{} ends with {} queue pairs, {} regions, {} completion queues",
-                                    name_, queue_pairs_.size(), regions_.size(), queues_.size()));
+  if (!queue_pairs_.empty() || !regions_.empty() || !queues_.empty() || !shared_.empty()) {
+    simulation_.violate(
+        fmt::format("{} ends with {} queue pairs, {} regions, {} completion queues, {} SRQs", name_,
+                    queue_pairs_.size(), regions_.size(), queues_.size(), shared_.size()));
   }
 }
 
@@ -131,11 +135,25 @@ Status RnicDevice::destroy_cq(ibv_cq* cq) {
   return {};
 }
 
-Result<ibv_srq*> RnicDevice::create_srq(uint32_t, uint32_t) {
-  return verb_error("ibv_create_srq", EOPNOTSUPP, name_);
+Result<ibv_srq*> RnicDevice::create_srq(uint32_t entries, uint32_t max_sge) {
+  if (entries == 0 || entries > kMaxEntries || max_sge > kMaxSge) {
+    return invalid("ibv_create_srq", name_);
+  }
+  auto srq = std::make_unique<SharedReceiveQueue>(entries, max_sge);
+  srq->context = &context_;
+  srq->pd = &pd_;
+  ibv_srq* const made = srq.get();
+  shared_[made] = std::move(srq);
+  return made;
 }
 
-Status RnicDevice::destroy_srq(ibv_srq*) { return invalid("ibv_destroy_srq", name_); }
+Status RnicDevice::destroy_srq(ibv_srq* srq) {
+  if (static_cast<SharedReceiveQueue*>(srq)->users != 0) {
+    return verb_error("ibv_destroy_srq", EBUSY, name_);
+  }
+  shared_.erase(srq);
+  return {};
+}
 
 bool RnicDevice::slept_over(const VirtualPoller& poller) const {
   return std::any_of(queues_.begin(), queues_.end(),
@@ -147,16 +165,18 @@ bool RnicDevice::slept_over(const VirtualPoller& poller) const {
 Result<be::QueuePair> RnicDevice::create_qp(const QueuePairOptions& options) {
   auto* send_queue = static_cast<CompletionQueue*>(options.send_cq);
   auto* recv_queue = static_cast<CompletionQueue*>(options.recv_cq);
-  if (send_queue == nullptr || recv_queue == nullptr || options.srq != nullptr ||
-      options.send_depth == 0 || options.send_depth > kMaxEntries || options.recv_depth == 0 ||
-      options.recv_depth > kMaxEntries || options.max_send_sge > kMaxSge ||
-      options.max_recv_sge > kMaxSge) {
+  auto* shared = static_cast<SharedReceiveQueue*>(options.srq);
+  if (send_queue == nullptr || recv_queue == nullptr || options.send_depth == 0 ||
+      options.send_depth > kMaxEntries ||
+      (shared == nullptr && (options.recv_depth == 0 || options.recv_depth > kMaxEntries)) ||
+      options.max_send_sge > kMaxSge || options.max_recv_sge > kMaxSge) {
     return invalid("ibv_create_qp", name_);
   }
   rc::QueuePairConfig config;
   config.number = fabric_.next_number();
   config.send_cq = &send_queue->core;
   config.recv_cq = &recv_queue->core;
+  config.srq = shared == nullptr ? nullptr : &shared->core;
   config.send_depth = options.send_depth;
   config.recv_depth = options.recv_depth;
   config.max_recv_sge = options.max_recv_sge;
@@ -176,6 +196,9 @@ Result<be::QueuePair> RnicDevice::create_qp(const QueuePairOptions& options) {
   qp->device = this;
   qp->send_queue = send_queue;
   qp->recv_queue = recv_queue;
+  qp->srq = shared;
+  qp->shared = shared;
+  if (shared != nullptr) ++shared->users;
   ++send_queue->users;
   ++recv_queue->users;
   ibv_qp* const made = qp.get();

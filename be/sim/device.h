@@ -65,6 +65,7 @@ class RnicDevice final : public Device {
   // --- By the data path (rnic.cc)
   int post_send(QueuePair& qp, ibv_send_wr* request, ibv_send_wr** bad);
   int post_recv(QueuePair& qp, ibv_recv_wr* request, ibv_recv_wr** bad);
+  static int post_srq_recv(SharedReceiveQueue& srq, ibv_recv_wr* request, ibv_recv_wr** bad);
 
  private:
   // Events of ours: nothing once we are destroyed.
@@ -83,6 +84,7 @@ class RnicDevice final : public Device {
   void acknowledged(uint32_t number, uint32_t count, ibv_wc_status status);
   void report(QueuePair& qp);
   void after_failure(QueuePair& qp);
+  void tell_last_receive(QueuePair& qp);
   static void settle(QueuePair& qp);
 
   // rnic_receive.cc
@@ -117,6 +119,7 @@ class RnicDevice final : public Device {
   std::map<uint32_t, rc::Region> regions_;  // by key
   uint32_t last_region_ = 0;
   std::map<ibv_cq*, std::shared_ptr<CompletionQueue>> queues_;
+  std::map<ibv_srq*, std::unique_ptr<SharedReceiveQueue>> shared_;
   std::map<uint32_t, std::unique_ptr<QueuePair>> queue_pairs_;  // by number
   std::deque<uint32_t> turns_;                                  // QPs with something to send
   bool transmitting_ = false;

@@ -66,12 +66,32 @@ Work draw_work(Random& random) {
   return work;
 }
 
-// What a host's engines keep registered, with the loss to size classes.
+// What is kept registered, with the loss to size classes.
+uint64_t receive_memory(const EngineOptions& engine, uint64_t receives) {
+  return receives * (engine.eager_bytes + engine.eager_bytes / 4 + 64);
+}
+uint64_t own_receives(const EngineOptions& engine) {
+  return engine.recv_queue_depth + reserved_receives(engine);
+}
 uint64_t engine_memory(const EngineOptions& engine, uint64_t engines) {
-  const uint64_t receives = Engine::completions_needed(engine) - engine.send_queue_depth;
-  const uint64_t each = receives * (engine.eager_bytes + engine.eager_bytes / 4 + 64) +
-                        uint64_t{engine.send_queue_depth} * 128 + 4096;
-  return engines * each;
+  return engines * (receive_memory(engine, own_receives(engine)) +
+                    uint64_t{engine.send_queue_depth} * 128 + 4096);
+}
+
+// An SRQ for each I/O thread of a host: for all engines that it can have, for some of them with
+// little to spare, or for one. Their memory instead of that of the engines' own receives.
+void draw_shared_receives(Random& random, HostKnobs& host, uint64_t hosts) {
+  if (!random.one_in(3)) return;
+  EngineOptions& engine = host.node.engine;
+  uint64_t bytes = host.node.memory.cap_bytes;
+  bytes -= receive_memory(engine, 2 * hosts * own_receives(engine));
+  engine.shared_receives = 1;  // so that the least of an engine is known
+  const uint32_t least = reserved_receives(engine) + initial_credits(engine);
+  const uint64_t engines = random.between(1, 2 * hosts);
+  const uint64_t most = random.spread(1, 2 * hosts * engine.recv_queue_depth);
+  engine.shared_receives = static_cast<uint32_t>(engines * least + random.below(most));
+  bytes += receive_memory(engine, host.node.io_threads * engine.shared_receives);
+  host.node.memory.cap_bytes = (bytes / kBlock + 1) * kBlock;
 }
 
 void draw_faults(Random& random, Knobs& knobs) {
@@ -176,6 +196,7 @@ Knobs draw_knobs(Random random) {
     knobs.hosts.push_back(host);
   }
   if (faults) draw_faults(random, knobs);
+  for (HostKnobs& host : knobs.hosts) draw_shared_receives(random, host, hosts);
   return knobs;
 }
 
@@ -195,15 +216,17 @@ std::string Knobs::describe() const {
   for (size_t i = 0; i < hosts.size(); ++i) {
     const EngineOptions& engine = hosts[i].node.engine;
     text += fmt::format(
-        "host {}: {}, {} I/O threads, depths {} and {}, g {}, w {}, c {}, eager {}, fragment {}, "
+        "host {}: {}, {} I/O threads, depths {} and {}, shared {}, g {}, w {}, c {}, eager {}, "
+        "fragment {}, "
         "window {}, budget "
         "{}, keepalive {}/{} ms, cap {} KiB, steps <= {} ns, late 1 in {} <= {} ns\n",
         i, hosts[i].node.transport == TransportChoice::kTcp ? "tcp" : "auto",
-        hosts[i].node.io_threads, engine.send_queue_depth, engine.recv_queue_depth, engine.grants,
-        engine.write_requests, engine.grant_cancels, engine.eager_bytes, engine.fragment_bytes,
-        engine.send_window_bytes, engine.grant_budget_bytes, engine.keepalive_interval / 1ms,
-        engine.keepalive_timeout / 1ms, hosts[i].node.memory.cap_bytes >> 10,
-        hosts[i].pace.step_max.count(), hosts[i].pace.late_one_in, hosts[i].pace.late_max.count());
+        hosts[i].node.io_threads, engine.send_queue_depth, engine.recv_queue_depth,
+        engine.shared_receives, engine.grants, engine.write_requests, engine.grant_cancels,
+        engine.eager_bytes, engine.fragment_bytes, engine.send_window_bytes,
+        engine.grant_budget_bytes, engine.keepalive_interval / 1ms, engine.keepalive_timeout / 1ms,
+        hosts[i].node.memory.cap_bytes >> 10, hosts[i].pace.step_max.count(),
+        hosts[i].pace.late_one_in, hosts[i].pace.late_max.count());
   }
   for (const Fault& fault : faults) {
     text +=

@@ -49,12 +49,19 @@ struct Packet {
   uint32_t length = 0;
 };
 
+struct SharedReceiveQueue : ibv_srq {
+  SharedReceiveQueue(uint32_t entries, uint32_t max_sge) : ibv_srq{}, core(entries, max_sge) {}
+  rc::ReceiveQueue core;
+  uint32_t users = 0;
+};
+
 struct QueuePair : ibv_qp {
   explicit QueuePair(const rc::QueuePairConfig& config) : ibv_qp{}, core(config) {}
 
   RnicDevice* device = nullptr;
   CompletionQueue* send_queue = nullptr;
   CompletionQueue* recv_queue = nullptr;
+  SharedReceiveQueue* shared = nullptr;  // null: receives of its own
   rc::QueuePair core;
 
   // Outbound.
@@ -79,6 +86,7 @@ struct QueuePair : ibv_qp {
   uint8_t token[16] = {};
   ConnectOptions options;
   bool connected = false;  // RTS, and has told so
+  bool last_told = false;  // kLastWqeReached
 
   // Retired: its user has let go of it, the peer has not confirmed.
   bool retired = false;

@@ -78,6 +78,7 @@ Result<QuiesceToken> RnicDevice::retire_qp(ibv_qp* base) {
   qp.recv_queue->events().forget(&qp);
   --qp.send_queue->users;
   --qp.recv_queue->users;
+  if (qp.shared != nullptr) --qp.shared->users;
   simulation_.note(Happening::kQueuePair, host_.index(), number, IBV_QPS_RESET);
 
   const QueuePair* peer = fabric_.find(qp.remote);

@@ -62,6 +62,16 @@ int RnicDevice::post_recv(QueuePair& qp, ibv_recv_wr* request, ibv_recv_wr** bad
   return failure;
 }
 
+int RnicDevice::post_srq_recv(SharedReceiveQueue& srq, ibv_recv_wr* request, ibv_recv_wr** bad) {
+  for (; request != nullptr; request = request->next) {
+    if (const int failure = srq.core.post(*request); failure != 0) {
+      *bad = request;
+      return failure;
+    }
+  }
+  return 0;
+}
+
 void RnicDevice::give_turn(QueuePair& qp) {
   if (!qp.has_turn && !qp.to_send.empty()) {
     qp.has_turn = true;
@@ -213,6 +223,19 @@ void RnicDevice::after_failure(QueuePair& qp) {
   qp.to_send.clear();
   qp.sent_of_front = 0;
   settle(qp);
+  if (qp.shared != nullptr && !std::exchange(qp.last_told, true)) tell_last_receive(qp);
+}
+
+// When the completions of its receives are there to be polled.
+void RnicDevice::tell_last_receive(QueuePair& qp) {
+  at(qp.recv_queue->all_shown() + 1ns, [this, number = qp.qp_num] {
+    const auto found = queue_pairs_.find(number);
+    if (found == queue_pairs_.end() || found->second->retired) return;
+    DeviceEvent event;
+    event.kind = DeviceEvent::Kind::kLastWqeReached;
+    event.qp = found->second.get();
+    found->second->recv_queue->events().push(event);
+  });
 }
 
 void RnicDevice::settle(QueuePair& qp) {

@@ -50,7 +50,8 @@ bool RnicDevice::execute(QueuePair& qp, const Packet& packet) {
   }
   const bool consumes = packet.opcode == IBV_WR_RDMA_WRITE_WITH_IMM ? packet.last : !writes;
   if (consumes) {
-    if (qp.core.receives().empty()) return receiver_not_ready(qp, packet);
+    if (qp.core.receive() == nullptr) return receiver_not_ready(qp, packet);
+    qp.core.begin_receive();
     qp.rnr_attempts = 0;
     if (!writes && !scatter(qp, packet)) {
       simulation_.violate(fmt::format("{}: a SEND is longer than its receive", name_));
@@ -78,7 +79,8 @@ bool RnicDevice::execute(QueuePair& qp, const Packet& packet) {
 bool RnicDevice::receiver_not_ready(QueuePair& qp, const Packet& packet) {
   const QueuePair* sender = fabric_.find(packet.from);
   if (sender == nullptr) return false;
-  if (sender->options.rnr_retry == 0) {
+  // On an SRQ too: whoever has given a receive back to its sender has posted it before.
+  if (sender->options.rnr_retry == 0 || qp.shared != nullptr) {
     simulation_.violate(
         fmt::format("{}: no receive is posted for QP {}: the peer sent without "
                     "credit, or a reserve is missing",
@@ -138,7 +140,7 @@ bool RnicDevice::store(const Packet& packet) const {
 
 // Into the front receive, which stays there until the message is complete.
 bool RnicDevice::scatter(QueuePair& qp, const Packet& packet) const {
-  const rc::Receive& receive = qp.core.receives().front();
+  const rc::Receive& receive = *qp.core.receive();
   uint64_t skip = packet.offset;
   size_t done = 0;
   for (uint32_t i = 0; i < receive.num_sge && done < packet.length; ++i) {

@@ -19,8 +19,7 @@ Result<EngineLink*> EngineLink::create(const TransportContext& context, IoThread
                                        NodeDevice device, const Address& remote, Side side) {
   const EngineOptions& options = context.options.engine;
   BE_RETURN_IF_ERROR(options.check());
-  BE_ASSIGN_OR_RETURN(DevicePort * port,
-                      thread.port_for(device, Engine::completions_needed(options)));
+  BE_ASSIGN_OR_RETURN(DevicePort * port, thread.port_for(device, options));
   std::unique_ptr<EngineLink> link(new EngineLink(context, thread, *port, remote, side));
   Engine::Resources resources;
   resources.device = device.device;
@@ -28,6 +27,7 @@ Result<EngineLink*> EngineLink::create(const TransportContext& context, IoThread
   resources.device_index = device.index;
   resources.cq = port->cq();
   resources.thread_domain = port->thread_domain();
+  resources.shared_receives = port->shared_receives();
   resources.engine_index = link->engine_index_;
   resources.peer = remote.to_string();
   resources.wake = [&thread, self = std::weak_ptr<EngineLink*>(link->self_)] {
@@ -36,6 +36,9 @@ Result<EngineLink*> EngineLink::create(const TransportContext& context, IoThread
     });
   };
   BE_ASSIGN_OR_RETURN(link->engine_, Engine::create(resources, options, link.get()));
+  if (port->shared_receives() != nullptr) {
+    port->set_queue_pair(link->engine_index_, link->qp()->qp_num);
+  }
   return thread.adopt(std::move(link));
 }
 

@@ -83,6 +83,7 @@ class EngineLink final : public Resident, private EngineUser, private PollHandle
   }
   void on_connected(const Status& status);
   void on_quiesced(QuiesceToken token);
+  void on_last_receive() { engine_->on_last_receive(); }
   void fail(const Status& why);
   void tick(Time now);
   Time next_tick() const { return engine_->next_tick(); }

@@ -12,6 +12,8 @@ std::vector<uint8_t> encode(const EngineOffer& offer) {
   ByteWriter writer(body);
   writer.write_u8(static_cast<uint8_t>(offer.kind));
   writer.write_u32(offer.terms.recv_queue_depth);
+  writer.write_u32(offer.terms.initial_credits);
+  writer.write_u8(offer.terms.shared_receives ? 1 : 0);
   writer.write_u32(offer.terms.grants);
   writer.write_u32(offer.terms.write_requests);
   writer.write_u32(offer.terms.grant_cancels);
@@ -32,6 +34,8 @@ Result<EngineOffer> decode_engine_offer(std::span<const uint8_t> body) {
   EngineOffer offer;
   const uint8_t kind = reader.read_u8();
   offer.terms.recv_queue_depth = reader.read_u32();
+  offer.terms.initial_credits = reader.read_u32();
+  const uint8_t shared_receives = reader.read_u8();
   offer.terms.grants = reader.read_u32();
   offer.terms.write_requests = reader.read_u32();
   offer.terms.grant_cancels = reader.read_u32();
@@ -42,10 +46,12 @@ Result<EngineOffer> decode_engine_offer(std::span<const uint8_t> body) {
   offer.terms.keepalive_interval = Nanoseconds(reader.read_i64());
   reader.read_into(offer.token);
   const std::string_view endpoint = reader.read_string(kMaxEndpointBytes);
-  if (!reader.finished() || kind < static_cast<uint8_t>(DeviceKind::kHardware) ||
+  if (!reader.finished() || shared_receives > 1 ||
+      kind < static_cast<uint8_t>(DeviceKind::kHardware) ||
       kind > static_cast<uint8_t>(DeviceKind::kSimulated)) {
     return Status(Code::kProtocol, "malformed engine offer");
   }
+  offer.terms.shared_receives = shared_receives != 0;
   BE_RETURN_IF_ERROR(offer.terms.check());
   offer.kind = static_cast<DeviceKind>(kind);
   offer.endpoint.assign(endpoint.begin(), endpoint.end());

@@ -204,15 +204,23 @@ bool IoThreadImpl::poll_ports() {
   return worked;
 }
 
-Result<DevicePort*> IoThreadImpl::port_for(NodeDevice device, uint32_t completions) {
+Result<DevicePort*> IoThreadImpl::port_for(NodeDevice device, const EngineOptions& options) {
+  const uint32_t completions = Engine::completions_needed(options);
   for (const auto& port : ports_) {
-    if (port->device().device == device.device && port->fits(completions)) return port.get();
+    if (port->device().device != device.device) continue;
+    if (port->fits(completions)) return port.get();
+    if (options.shared_receives != 0) {
+      return error(Code::kResourceExhausted,
+                   "{} engines share the {} receives of this I/O thread on {}; "
+                   "engine.shared_receives can be raised",
+                   port->engine_count(), options.shared_receives, device.device->name());
+    }
   }
   if (ports_.size() == kMaxPorts) {
     return error(Code::kResourceExhausted, "{} completion queues are full on this I/O thread",
                  kMaxPorts);
   }
-  BE_ASSIGN_OR_RETURN(std::unique_ptr<DevicePort> port, DevicePort::create(*this, device));
+  BE_ASSIGN_OR_RETURN(std::unique_ptr<DevicePort> port, DevicePort::create(*this, device, options));
   if (!port->fits(completions)) {
     return error(Code::kResourceExhausted, "{} completions do not fit a completion queue of {}",
                  completions, device.device->name());

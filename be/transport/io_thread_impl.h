@@ -75,8 +75,8 @@ class IoThreadImpl final : public IoThread {
   void schedule(Resident* resident);         // progress() before the iteration ends
   void read_directly(Resident* resident);    // it had traffic: poll_input() each iteration
   void wait_for_memory(Resident* resident);  // on_memory() when some has been freed
-  // A port to `device` on which an engine of so many completions fits.
-  Result<DevicePort*> port_for(NodeDevice device, uint32_t completions);
+  // A port to `device` on which an engine with these options fits.
+  Result<DevicePort*> port_for(NodeDevice device, const EngineOptions& options);
   bool shutting_down() const { return shutting_down_; }
   bool forked() const { return forked_; }  // we are in a child: touch nothing
   size_t engine_count() const;

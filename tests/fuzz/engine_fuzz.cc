@@ -108,7 +108,10 @@ class Story {
 
   void tell() {
     EngineTerms terms = peer_.terms();
-    terms.recv_queue_depth = 2 + input_.u8() % 16;
+    const uint8_t depth = input_.u8();
+    terms.recv_queue_depth = terms.initial_credits = 2 + depth % 16;
+    terms.shared_receives = depth >= 128;
+    if (terms.shared_receives) terms.initial_credits = 2;
     MUST_HOLD(victim_.engine->connect(terms, peer_.endpoint(), kToken, true).ok());
     peer_.connect(victim_.engine->local_endpoint().value(), kToken, false);
     for (int i = 0; i < 10 && victim_.engine->state() != Engine::State::kReady; ++i) pump();

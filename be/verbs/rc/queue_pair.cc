@@ -60,9 +60,33 @@ bool QueuePair::report_sends(bool all) {
   return true;
 }
 
+const Receive* QueuePair::receive() const {
+  if (begun_) return &taken_;
+  return receives_->empty() ? nullptr : &receives_->front();
+}
+
+void QueuePair::begin_receive() {
+  if (own_receives_ != nullptr || begun_) return;
+  taken_ = receives_->front();
+  taken_sges_.assign(taken_.sges, taken_.sges + taken_.num_sge);
+  taken_.sges = taken_sges_.data();
+  receives_->take();
+  begun_ = true;
+}
+
+uint64_t QueuePair::take_receive() {
+  if (begun_) {
+    begun_ = false;
+    return taken_.wr_id;
+  }
+  const uint64_t wr_id = receives_->front().wr_id;
+  receives_->take();
+  return wr_id;
+}
+
 void QueuePair::complete_receive(const Arrival& arrival) {
   ibv_wc completion{};
-  completion.wr_id = receives_->front().wr_id;
+  completion.wr_id = take_receive();
   completion.status = IBV_WC_SUCCESS;
   completion.opcode = arrival.write_with_imm ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV;
   completion.byte_len = arrival.byte_len;
@@ -72,14 +96,11 @@ void QueuePair::complete_receive(const Arrival& arrival) {
     completion.imm_data = arrival.imm_data;
     completion.wc_flags = IBV_WC_WITH_IMM;
   }
-  receives_->take();
   config_.recv_cq->push(completion);
 }
 
 void QueuePair::fail_receive(ibv_wc_status status, uint32_t vendor_error) {
-  const uint64_t wr_id = receives_->front().wr_id;
-  receives_->take();
-  push_error(*config_.recv_cq, wr_id, status, vendor_error);
+  push_error(*config_.recv_cq, take_receive(), status, vendor_error);
   fail(vendor_error);
 }
 
@@ -107,8 +128,9 @@ void QueuePair::flush_sends() {
   }
 }
 
-// An SRQ's receives belong to all its QPs: they stay.
+// An SRQ's receives belong to all its QPs: they stay, but for the one that is taken.
 void QueuePair::flush_receives() {
+  if (begun_) push_error(*config_.recv_cq, take_receive(), IBV_WC_WR_FLUSH_ERR, vendor_error_);
   if (!own_receives_) return;
   while (!receives_->empty()) {
     const uint64_t wr_id = receives_->front().wr_id;

@@ -17,6 +17,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "be/verbs/rc/completion_queue.h"
 #include "be/verbs/rc/queue_state.h"
@@ -78,9 +79,15 @@ class QueuePair {
   // False: a failure was reported just now; the QP is in ERR and flushed.
   bool report_sends(bool all);
 
-  // A successful receive of the front entry.
+  // The receive of the message that arrives: the front entry; null: none. A message of several
+  // packets takes its entry of an SRQ with the first of them (begin_receive): other queue pairs
+  // go on with the next. It is flushed if the queue pair fails before it is complete.
+  const Receive* receive() const;
+  void begin_receive();  // requires a receive
+
+  // A successful receive. Requires one.
   void complete_receive(const Arrival& arrival);
-  // The front receive cannot take its message: error completion, then ERR. `status` e.g.
+  // The receive cannot take its message: error completion, then ERR. `status` e.g.
   // IBV_WC_LOC_LEN_ERR. Requires a receive.
   void fail_receive(ibv_wc_status status, uint32_t vendor_error);
 
@@ -94,6 +101,7 @@ class QueuePair {
                   uint32_t vendor_error);
   void flush_sends();
   void flush_receives();
+  uint64_t take_receive();  // its wr_id
 
   const QueuePairConfig config_;
   ibv_qp_state state_ = IBV_QPS_RESET;
@@ -101,6 +109,10 @@ class QueuePair {
   SendQueue sends_;
   std::unique_ptr<ReceiveQueue> own_receives_;  // none with an SRQ
   ReceiveQueue* const receives_;
+  // Of an SRQ, taken for a message that is not complete.
+  bool begun_ = false;
+  Receive taken_;
+  std::vector<ibv_sge> taken_sges_;
 };
 
 }  // namespace be::rc

@@ -67,5 +67,30 @@ TEST(CreditLedger, ForgetsNothingWhenTheTotalsWrapAround) {
   EXPECT_EQ(ledger.available(), 1u << 20);
 }
 
+TEST(CreditLedger, APeerWithSharedReceivesGrantsAFewAtFirst) {
+  CreditLedger ledger(16, 4);
+  EXPECT_EQ(ledger.available(), 4u);
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(ledger.may_spend(MessageClass::kRequest));
+    ledger.spend();
+  }
+  EXPECT_FALSE(ledger.may_spend(MessageClass::kRequest)) << "a quarter of four is for replies";
+  EXPECT_TRUE(ledger.may_spend(MessageClass::kReply));
+  EXPECT_TRUE(ledger.accept(16 + 15)) << "one is not spent: at most fifteen more";
+  EXPECT_EQ(ledger.available(), 16u);
+  EXPECT_FALSE(ledger.accept(16 + 16));
+}
+
+TEST(CreditLedger, WhatIsAboveTheFirstCreditsCanBeGivenBack) {
+  CreditLedger ledger(16, 4);
+  EXPECT_EQ(ledger.surplus(), 0u);
+  ASSERT_TRUE(ledger.accept(16 + 1));
+  EXPECT_EQ(ledger.surplus(), 0u) << "giving back spends one";
+  ASSERT_TRUE(ledger.accept(16 + 10));
+  EXPECT_EQ(ledger.surplus(), 9u);
+  ledger.spend(1 + ledger.surplus());
+  EXPECT_EQ(ledger.available(), 4u);
+}
+
 }  // namespace
 }  // namespace be

@@ -16,7 +16,7 @@ class EngineFailure : public EnginePair {
   }
 };
 
-TEST_F(EngineFailure, FailCompletesQueuedAndInFlightMessagesExactlyOnce) {
+TEST_P(EngineFailure, FailCompletesQueuedAndInFlightMessagesExactlyOnce) {
   EngineOptions options;
   options.fragment_bytes = 4096;
   make(options);
@@ -38,7 +38,7 @@ TEST_F(EngineFailure, FailCompletesQueuedAndInFlightMessagesExactlyOnce) {
   EXPECT_EQ(a->failure.message(), "cable cut");
 }
 
-TEST_F(EngineFailure, PerSocketTheOlderMessagesAreToldOfFirst) {
+TEST_P(EngineFailure, PerSocketTheOlderMessagesAreToldOfFirst) {
   EngineOptions options;
   options.fragment_bytes = 4096;
   make(options);
@@ -55,7 +55,7 @@ TEST_F(EngineFailure, PerSocketTheOlderMessagesAreToldOfFirst) {
   expect_each_once(*a, 60);
 }
 
-TEST_F(EngineFailure, AFailedEngineRefusesMessagesAndLeavesThemUntouched) {
+TEST_P(EngineFailure, AFailedEngineRefusesMessagesAndLeavesThemUntouched) {
   make();
   a->engine->fail(error(Code::kUnavailable, "cable cut"));
   Message message(a->buffer("kept"));
@@ -65,7 +65,7 @@ TEST_F(EngineFailure, AFailedEngineRefusesMessagesAndLeavesThemUntouched) {
   EXPECT_EQ(text_of(message.parts[0]), "kept");
 }
 
-TEST_F(EngineFailure, ThePeerHearsOfItAndItsMessagesEndToo) {
+TEST_P(EngineFailure, ThePeerHearsOfItAndItsMessagesEndToo) {
   make();
   for (uint64_t i = 0; i < 20; ++i) ASSERT_TRUE(b->send_text(1, pattern(50000, 1), i).ok());
   pump(3);
@@ -74,7 +74,7 @@ TEST_F(EngineFailure, ThePeerHearsOfItAndItsMessagesEndToo) {
   expect_each_once(*b, 20);
 }
 
-TEST_F(EngineFailure, FailFromWithinOnFrameAndOnSentIsSafe) {
+TEST_P(EngineFailure, FailFromWithinOnFrameAndOnSentIsSafe) {
   make();
   b->on_frame_hook = [&](FrameKind, SocketId, Buffer&) {
     b->engine->fail(error(Code::kProtocol, "the layer above does not like it"));
@@ -87,7 +87,7 @@ TEST_F(EngineFailure, FailFromWithinOnFrameAndOnSentIsSafe) {
   expect_each_once(*a, 10);
 }
 
-TEST_F(EngineFailure, SendingAndClosingFromWithinOnSentIsSafe) {
+TEST_P(EngineFailure, SendingAndClosingFromWithinOnSentIsSafe) {
   make();
   int more = 5;
   a->on_sent_hook = [&](SocketId socket, uint64_t cookie, const Status&) {
@@ -102,7 +102,7 @@ TEST_F(EngineFailure, SendingAndClosingFromWithinOnSentIsSafe) {
   ASSERT_TRUE(run([&] { return more < 0 && a->sent.size() == 7; }));
 }
 
-TEST_F(EngineFailure, MemoryThatMayBeTouchedIsKeptUntilTheEngineIsDead) {
+TEST_P(EngineFailure, MemoryThatMayBeTouchedIsKeptUntilTheEngineIsDead) {
   EngineOptions options;
   options.fragment_bytes = 4096;
   make(options);
@@ -124,7 +124,7 @@ TEST_F(EngineFailure, MemoryThatMayBeTouchedIsKeptUntilTheEngineIsDead) {
   EXPECT_EQ(a->engine->qp(), nullptr);
 }
 
-TEST_F(EngineFailure, ASilentPeerIsDeadAfterTheTimeoutHoweverMuchWeSend) {
+TEST_P(EngineFailure, ASilentPeerIsDeadAfterTheTimeoutHoweverMuchWeSend) {
   make();
   for (int tick = 0; tick < 4; ++tick) {
     a->now = a->engine->next_tick();
@@ -140,7 +140,7 @@ TEST_F(EngineFailure, ASilentPeerIsDeadAfterTheTimeoutHoweverMuchWeSend) {
   EXPECT_NE(a->failure.message().find("no sign of life"), std::string::npos);
 }
 
-TEST_F(EngineFailure, EnginesThatTickKeepEachOtherAlive) {
+TEST_P(EngineFailure, EnginesThatTickKeepEachOtherAlive) {
   make();
   for (int tick = 0; tick < 50; ++tick) {
     a->now += 1s;
@@ -150,13 +150,13 @@ TEST_F(EngineFailure, EnginesThatTickKeepEachOtherAlive) {
   EXPECT_EQ(a->failures + b->failures, 0);
 }
 
-TEST_F(EngineFailure, AnEngineThatWasNeverConnectedIsDestroyedAtOnce) {
+TEST_P(EngineFailure, AnEngineThatWasNeverConnectedIsDestroyedAtOnce) {
   EngineEnd alone;
   EXPECT_EQ(alone.engine->state(), Engine::State::kInit);
   EXPECT_EQ(alone.engine->completions_needed(), 32u + 32 + 16 + 2 + 16 + 16 + 4);
 }
 
-TEST_F(EngineFailure, FailBeforeConnectEndsInDeadToo) {
+TEST_P(EngineFailure, FailBeforeConnectEndsInDeadToo) {
   EngineEnd alone;
   ASSERT_TRUE(alone.send_text(1, "early", 5).ok());
   alone.engine->fail(error(Code::kUnavailable, "handshake failed"));
@@ -164,7 +164,7 @@ TEST_F(EngineFailure, FailBeforeConnectEndsInDeadToo) {
   EXPECT_EQ(alone.failures, 1);
 }
 
-TEST_F(EngineFailure, CreateAtTheCapLeavesNothingBehind) {
+TEST_P(EngineFailure, CreateAtTheCapLeavesNothingBehind) {
   Station station(size_t{128} << 10);
   struct Deaf final : EngineUser {
     virtual ~Deaf() = default;
@@ -184,7 +184,7 @@ TEST_F(EngineFailure, CreateAtTheCapLeavesNothingBehind) {
   EXPECT_EQ(station.pool->stats().allocations, 0u);
 }
 
-TEST_F(EngineFailure, ImpossibleOptionsAreNamed) {
+TEST_P(EngineFailure, ImpossibleOptionsAreNamed) {
   const auto reason = [](auto change) {
     EngineOptions options;
     change(options);
@@ -204,7 +204,7 @@ TEST_F(EngineFailure, ImpossibleOptionsAreNamed) {
   EXPECT_TRUE(EngineOptions().check().ok());
 }
 
-TEST_F(EngineFailure, ImpossibleTermsOfThePeerAreNamed) {
+TEST_P(EngineFailure, ImpossibleTermsOfThePeerAreNamed) {
   EngineEnd end;
   const EngineTerms good = end.engine->local_terms();
   EXPECT_TRUE(good.check().ok());
@@ -223,6 +223,9 @@ TEST_F(EngineFailure, ImpossibleTermsOfThePeerAreNamed) {
   EXPECT_NE(reason([](auto& t) { t.keepalive_interval = 0ns; }).find("keepalive_interval"),
             std::string::npos);
 }
+
+INSTANTIATE_TEST_SUITE_P(With, EngineFailure, testing::Values(Receives::kOwn, Receives::kShared),
+                         receives_name);
 
 }  // namespace
 }  // namespace be

@@ -9,7 +9,7 @@ namespace {
 
 using EngineMessages = EnginePair;
 
-TEST_F(EngineMessages, ASmallMessageArrivesAndItsSenderIsTold) {
+TEST_P(EngineMessages, ASmallMessageArrivesAndItsSenderIsTold) {
   make();
   ASSERT_TRUE(a->send_text(7, "hello", 42).ok());
   ASSERT_TRUE(run([&] { return b->frames.size() == 1 && a->sent.size() == 1; }));
@@ -20,7 +20,7 @@ TEST_F(EngineMessages, ASmallMessageArrivesAndItsSenderIsTold) {
   EXPECT_TRUE(a->sent[0].status.ok());
 }
 
-TEST_F(EngineMessages, EveryKindOfFrameAndAnEmptyMessageArrive) {
+TEST_P(EngineMessages, EveryKindOfFrameAndAnEmptyMessageArrive) {
   make();
   for (int kind = 1; kind <= 5; ++kind) {
     Message message;
@@ -35,7 +35,7 @@ TEST_F(EngineMessages, EveryKindOfFrameAndAnEmptyMessageArrive) {
 }
 
 // Around every limit: inline, copy-break, eager, one and several fragments.
-TEST_F(EngineMessages, EverySizeArrivesWholeInBothDirections) {
+TEST_P(EngineMessages, EverySizeArrivesWholeInBothDirections) {
   EngineOptions options;
   options.fragment_bytes = 8192;
   make(options);
@@ -55,7 +55,7 @@ TEST_F(EngineMessages, EverySizeArrivesWholeInBothDirections) {
   }
 }
 
-TEST_F(EngineMessages, AGatherListArrivesAsOneBuffer) {
+TEST_P(EngineMessages, AGatherListArrivesAsOneBuffer) {
   EngineOptions options;
   options.fragment_bytes = 1024;  // many part boundaries within and between fragments
   make(options);
@@ -75,7 +75,7 @@ TEST_F(EngineMessages, AGatherListArrivesAsOneBuffer) {
   }
 }
 
-TEST_F(EngineMessages, SharedBuffersCanBeSentManyTimes) {
+TEST_P(EngineMessages, SharedBuffersCanBeSentManyTimes) {
   make();
   Buffer original = a->buffer(pattern(20000, 9));
   for (uint32_t i = 0; i < 3; ++i) {
@@ -88,7 +88,7 @@ TEST_F(EngineMessages, SharedBuffersCanBeSentManyTimes) {
   }
 }
 
-TEST_F(EngineMessages, WhatIsSentBeforeConnectWaitsForIt) {
+TEST_P(EngineMessages, WhatIsSentBeforeConnectWaitsForIt) {
   a = std::make_unique<EngineEnd>();
   b = std::make_unique<EngineEnd>();
   a->help = [this] { b->pump(); };
@@ -100,7 +100,7 @@ TEST_F(EngineMessages, WhatIsSentBeforeConnectWaitsForIt) {
   EXPECT_EQ(text_of(b->frames[1].payload), pattern(50000, 1));
 }
 
-TEST_F(EngineMessages, TheSmallerEagerLimitOfBothEndsHolds) {
+TEST_P(EngineMessages, TheSmallerEagerLimitOfBothEndsHolds) {
   EngineOptions large;
   large.eager_bytes = 16384;
   EngineOptions small;
@@ -113,7 +113,7 @@ TEST_F(EngineMessages, TheSmallerEagerLimitOfBothEndsHolds) {
   EXPECT_EQ(text_of(b->frames[1].payload), pattern(496, 2));
 }
 
-TEST_F(EngineMessages, WhatWasSentBeforeConnectObeysThePeersLimits) {
+TEST_P(EngineMessages, WhatWasSentBeforeConnectObeysThePeersLimits) {
   EngineOptions small;
   small.eager_bytes = 512;
   small.max_message_bytes = 10000;
@@ -132,7 +132,7 @@ TEST_F(EngineMessages, WhatWasSentBeforeConnectObeysThePeersLimits) {
   EXPECT_EQ(text_of(b->frames[1].payload), pattern(3000, 3));
 }
 
-TEST_F(EngineMessages, AMessageThatThePeerDoesNotTakeIsRefusedUntouched) {
+TEST_P(EngineMessages, AMessageThatThePeerDoesNotTakeIsRefusedUntouched) {
   EngineOptions options;
   options.max_message_bytes = 100000;
   make(options);
@@ -144,7 +144,7 @@ TEST_F(EngineMessages, AMessageThatThePeerDoesNotTakeIsRefusedUntouched) {
   EXPECT_TRUE(run([&] { return b->frames.size() == 1; }));
 }
 
-TEST_F(EngineMessages, AFullQueueRefusesAndOpensAgain) {
+TEST_P(EngineMessages, AFullQueueRefusesAndOpensAgain) {
   make();
   Status status;
   int accepted = 0;
@@ -159,7 +159,7 @@ TEST_F(EngineMessages, AFullQueueRefusesAndOpensAgain) {
 }
 
 // Random sizes over many sockets, both ways at once, replies from within on_frame.
-TEST_F(EngineMessages, ManySocketsKeepTheirOrderAndLoseNothing) {
+TEST_P(EngineMessages, ManySocketsKeepTheirOrderAndLoseNothing) {
   for (const uint32_t window : {0u, 16384u}) {
     EngineOptions options;
     options.fragment_bytes = 4096;
@@ -227,7 +227,7 @@ TEST_F(EngineMessages, ManySocketsKeepTheirOrderAndLoseNothing) {
 
 // Found by `byteexpress sim` (seed 11): too long for the peer's receives, yet short enough for our
 // inline size, so that nobody had looked up its keys.
-TEST_F(EnginePair, MessageBetweenThePeersEagerBytesAndOurInlineBytesArrives) {
+TEST_P(EngineMessages, MessageBetweenThePeersEagerBytesAndOurInlineBytesArrives) {
   EngineOptions small;
   small.eager_bytes = 128;
   make(EngineOptions{}, small, size_t{64} << 20, size_t{64} << 20);
@@ -237,6 +237,9 @@ TEST_F(EnginePair, MessageBetweenThePeersEagerBytesAndOurInlineBytesArrives) {
   EXPECT_EQ(text_of(b->frames[0].payload), text);
   EXPECT_TRUE(a->sent[0].status.ok());
 }
+
+INSTANTIATE_TEST_SUITE_P(With, EngineMessages, testing::Values(Receives::kOwn, Receives::kShared),
+                         receives_name);
 
 }  // namespace
 }  // namespace be

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "be/engine/engine.h"
+#include "be/engine/shared_receives.h"
 #include "be/memory/registered_pool.h"
 #include "be/softnic/softnic_device.h"
 
@@ -19,6 +20,7 @@ namespace be {
 
 inline constexpr uint8_t kToken[16] = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3};
 inline constexpr size_t kTestBlock = size_t{64} << 10;
+inline constexpr uint32_t kTestCompletions = 1024;
 
 // A device with memory, a channel and a CQ: what an I/O thread would own.
 class Station {
@@ -26,7 +28,7 @@ class Station {
   explicit Station(size_t cap_bytes) {
     device = open_softnic({}).value();
     channel = device->create_event_channel().value();
-    cq = device->create_cq(512, channel.get(), nullptr, nullptr).value();
+    cq = device->create_cq(kTestCompletions, channel.get(), nullptr, nullptr).value();
     pool = RegisteredPool::create({.block_bytes = kTestBlock, .cap_bytes = cap_bytes}).value();
     EXPECT_EQ(pool->add_device(device.get()).value(), 0u);
   }
@@ -75,6 +77,18 @@ class EngineEnd final : public Station, public EngineUser {
     resources.cq = cq;
     resources.engine_index = 5;
     resources.peer = "peer";
+    if (options.shared_receives != 0) {
+      shared = std::make_unique<SharedReceives>(SharedReceives::Resources{
+          .device = device.get(),
+          .pool = pool.get(),
+          .device_index = 0,
+          .entries = options.shared_receives,
+          .bytes = options.eager_bytes,
+          .completions = kTestCompletions,
+          .wake = {},
+      });
+      resources.shared_receives = shared.get();
+    }
     auto made = Engine::create(resources, options, this);
     EXPECT_TRUE(made.ok()) << made.status().to_string();
     if (made.ok()) engine = std::move(made).value();
@@ -136,14 +150,23 @@ class EngineEnd final : public Station, public EngineUser {
       if (event.kind == DeviceEvent::Kind::kConnected) engine->on_connected(event.status, now);
       if (event.kind == DeviceEvent::Kind::kQpFatal) engine->fail(event.status);
       if (event.kind == DeviceEvent::Kind::kQuiesced) engine->on_quiesced(event.token);
+      if (event.kind == DeviceEvent::Kind::kLastWqeReached) engine->on_last_receive();
     }
   }
   int poll() {
     ibv_wc completions[16];
     const int count = ibv_poll_cq(cq, 16, completions);
     for (int i = 0; i < count; ++i) {
-      EXPECT_EQ(Engine::engine_index_of(completions[i].wr_id), 5u);
+      EXPECT_TRUE(Engine::engine_index_of(completions[i].wr_id) == 5u ||
+                  (shared != nullptr && SharedReceives::owns(completions[i].wr_id)));
       engine->on_completion(completions[i]);
+    }
+    if (shared != nullptr) {
+      EXPECT_TRUE(shared->polled(static_cast<uint32_t>(count), count < 16, now).ok());
+      if (shared->memory_freed() || now >= shared->next_retry()) {
+        EXPECT_TRUE(shared->retry(now).ok());
+      }
+      EXPECT_EQ(shared->broken_invariant(), nullptr);
     }
     return count;
   }
@@ -157,6 +180,7 @@ class EngineEnd final : public Station, public EngineUser {
     return send(socket, Message(buffer(text)), cookie, klass);
   }
 
+  std::unique_ptr<SharedReceives> shared;  // with options.shared_receives
   std::unique_ptr<Engine> engine;
   Time now{};
   std::vector<Frame> frames;
@@ -177,14 +201,29 @@ inline void start_connecting(EngineEnd& a, EngineEnd& b) {
           .ok());
 }
 
-class EnginePair : public testing::Test {
+// Whether the receives of both ends are their own, or of an SRQ with little to spare.
+enum class Receives : uint8_t { kOwn, kShared };
+
+inline EngineOptions with_receives(EngineOptions options, Receives receives) {
+  if (receives == Receives::kOwn) return options;
+  options.shared_receives = 1;  // so that initial_credits knows
+  options.shared_receives =
+      reserved_receives(options) + initial_credits(options) + options.recv_queue_depth / 2;
+  return options;
+}
+
+inline std::string receives_name(const testing::TestParamInfo<Receives>& tested) {
+  return tested.param == Receives::kOwn ? "OwnReceives" : "SharedReceives";
+}
+
+class EnginePair : public testing::TestWithParam<Receives> {
  protected:
   void make(const EngineOptions& options = {}, size_t cap_bytes = size_t{64} << 20) {
     make(options, options, cap_bytes, cap_bytes);
   }
   void make(const EngineOptions& of_a, const EngineOptions& of_b, size_t cap_a, size_t cap_b) {
-    a = std::make_unique<EngineEnd>(of_a, cap_a);
-    b = std::make_unique<EngineEnd>(of_b, cap_b);
+    a = std::make_unique<EngineEnd>(with_receives(of_a, GetParam()), cap_a);
+    b = std::make_unique<EngineEnd>(with_receives(of_b, GetParam()), cap_b);
     a->help = [this] { b->pump(); };
     b->help = [this] {
       if (a) a->take_events();

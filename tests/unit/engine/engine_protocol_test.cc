@@ -33,7 +33,7 @@ class HostilePeer : public Station {
 
   EngineTerms terms() {
     EngineTerms terms;
-    terms.recv_queue_depth = 16;
+    terms.recv_queue_depth = terms.initial_credits = 16;
     terms.grants = 8;
     terms.write_requests = 8;
     terms.grant_cancels = 4;

@@ -131,7 +131,7 @@ class EngineRandom : public EnginePair {
   std::mt19937 random_;
 };
 
-TEST_F(EngineRandom, EveryMessageEndsOnceInOrderWithItsContentWhateverHappens) {
+TEST_P(EngineRandom, EveryMessageEndsOnceInOrderWithItsContentWhateverHappens) {
   const uint32_t first = from_environment("BE_ENGINE_FIRST_SEED", 1);
   const uint32_t count = from_environment("BE_ENGINE_SEEDS", 36);
   for (uint32_t seed = first; seed < first + count; ++seed) {
@@ -179,6 +179,9 @@ TEST_F(EngineRandom, EveryMessageEndsOnceInOrderWithItsContentWhateverHappens) {
     TearDown();
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(With, EngineRandom, testing::Values(Receives::kOwn, Receives::kShared),
+                         receives_name);
 
 }  // namespace
 }  // namespace be

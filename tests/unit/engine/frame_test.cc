@@ -88,7 +88,7 @@ TEST(Frame, TheLengthMustBeThatOfTheFrame) {
 }
 
 TEST(Frame, UnknownTypesAndFlagsAreNamed) {
-  for (const int type : {0, 6, 15, 21, 255}) {
+  for (const int type : {0, 6, 15, 22, 255}) {
     EXPECT_STREQ(decode_with(data_frame(0), 16, 0, static_cast<uint8_t>(type)), "frame type");
   }
   EXPECT_STREQ(decode_with(data_frame(0), 16, 1, 2), "flags");

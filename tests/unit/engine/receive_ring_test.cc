@@ -162,5 +162,89 @@ TEST(ReceiveRing, NeverHasMoreThanTwoReturnsOnTheWayAndNeverDeadlocks) {
   }
 }
 
+TEST(ReceiveRing, OnAnSrqThePeerBeginsWithAFewCreditsAndGetsMoreWhenHalfAreSpent) {
+  ReceiveRing ring = ReceiveRing::shared(16, 6, 4);
+  while (!ring.complete()) ring.post_first();
+  EXPECT_EQ(ring.posted(), 6u + 4);
+  EXPECT_EQ(ring.data_posted(), 4u);
+  EXPECT_FALSE(ring.replacement_due()) << "though twelve of the sixteen are not posted";
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(ring.consume_shared());
+    ASSERT_TRUE(ring.consumed_by_data());
+  }
+  ASSERT_TRUE(ring.replacement_due());
+  for (int i = 0; i < 10; ++i) ring.post_replaced();
+  ASSERT_TRUE(ring.return_due());
+  EXPECT_EQ(ring.take_return(), 16u + 10);
+  EXPECT_EQ(ring.data_posted(), 12u);
+  EXPECT_FALSE(ring.replacement_due()) << "it has twelve now, and has spent none of them";
+}
+
+TEST(ReceiveRing, OnAnSrqAPeerCanGiveBackWhatItHasAndNoMore) {
+  ReceiveRing ring = ReceiveRing::shared(16, 6, 4);
+  while (!ring.complete()) ring.post_first();
+  EXPECT_FALSE(ring.give_back(5));
+  ASSERT_TRUE(ring.give_back(2));
+  EXPECT_EQ(ring.data_posted(), 2u);
+  EXPECT_EQ(ring.posted(), 6u + 2);
+  EXPECT_FALSE(ring.give_back(3));
+}
+
+// As above, where the dealer gives little or much, and the sender gives back what it does not use.
+TEST(ReceiveRing, OnAnSrqNeverHasMoreThanTwoReturnsOnTheWayEither) {
+  std::mt19937 random(12);
+  for (const uint32_t depth : {2u, 3u, 4u, 8u, 32u}) {
+    for (const uint32_t replies_in_8 : {0u, 1u, 4u}) {
+      const uint32_t initial = std::min(depth, 4u);
+      ReceiveRing ring = ReceiveRing::shared(depth, 0, initial);
+      CreditLedger ledger(depth, initial);
+      while (!ring.complete()) ring.post_first();
+      std::deque<uint32_t> returns;     // on their way to the sender
+      std::deque<uint32_t> on_the_way;  // to the receiver: credits given back beside the one spent
+      uint32_t sent = 0;
+      uint32_t given_back = 0;
+      int idle = 0;
+      auto next = MessageClass::kRequest;
+      while (sent < 3000) {
+        ++idle;
+        if (random() % 2 && ledger.may_spend(next)) {
+          ledger.spend();
+          on_the_way.push_back(0);
+          ++sent;
+          idle = 0;
+          next = random() % 8 < replies_in_8 ? MessageClass::kReply : MessageClass::kRequest;
+        }
+        if (random() % 32 == 0 && ledger.surplus() > 0) {
+          given_back += ledger.surplus();
+          on_the_way.push_back(ledger.surplus());
+          ledger.spend(1 + ledger.surplus());
+          ASSERT_EQ(ledger.available(), initial);
+        }
+        if (random() % 2 && !on_the_way.empty()) {
+          ASSERT_TRUE(ring.consume_shared());
+          ASSERT_TRUE(ring.consumed_by_data());
+          ASSERT_TRUE(ring.give_back(on_the_way.front()));
+          on_the_way.pop_front();
+        }
+        const uint32_t allowed = random() % 2 ? initial : depth;
+        if (ring.replacement_due()) {
+          while (ring.data_posted() < allowed) ring.post_replaced();
+        }
+        if (ring.return_due()) {
+          returns.push_back(ring.take_return());
+          ASSERT_LE(returns.size(), 2u);
+        }
+        if (random() % 3 == 0 && !returns.empty()) {
+          ASSERT_TRUE(ledger.accept(returns.front()));
+          returns.pop_front();
+        }
+        ASSERT_EQ(ring.posted() + ring.deficit(), ring.depth());
+        ASSERT_LT(idle, 100000) << "deadlock at depth " << depth;
+      }
+      EXPECT_EQ(given_back > 100, depth == 32);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace be

@@ -23,12 +23,12 @@ size_t engines_of(Node& node) {
   return count;
 }
 
-// Two driven nodes that end in the right order.
-class Engines : public ::testing::Test {
+// Two driven nodes that end in the right order. Shared: the receives of each are of one SRQ.
+class Engines : public ::testing::TestWithParam<bool> {
  protected:
   void start(const NodeOptions& client_options, const NodeOptions& server_options) {
-    client = make_node(client_options);
-    server = make_node(server_options);
+    client = make_node(options(client_options));
+    server = make_node(options(server_options));
     host = std::make_unique<Host>(*server);
   }
 
@@ -38,6 +38,10 @@ class Engines : public ::testing::Test {
     destroy(client, {server.get()});
     host->listener.reset();
     server.reset();
+  }
+
+  static NodeOptions options(const NodeOptions& made) {
+    return GetParam() ? with_shared_receives(made, 1) : made;
   }
 
   bool until(const std::function<bool()>& done) {
@@ -58,7 +62,7 @@ class Engines : public ::testing::Test {
   std::deque<Recorder> handlers;
 };
 
-TEST_F(Engines, AreSharedByAllSocketsToOneAddress) {
+TEST_P(Engines, AreSharedByAllSocketsToOneAddress) {
   start(driven_options(TransportChoice::kAuto), driven_options(TransportChoice::kAuto));
   // Some at once, while the engine is being set up, and some later.
   for (int i = 0; i < 10; ++i) {
@@ -80,7 +84,7 @@ TEST_F(Engines, AreSharedByAllSocketsToOneAddress) {
   }
 }
 
-TEST_F(Engines, KeepTheirSocketsApart) {
+TEST_P(Engines, KeepTheirSocketsApart) {
   start(driven_options(TransportChoice::kAuto), driven_options(TransportChoice::kAuto));
   host->when_accepted = [](Socket&, Recorder& handler) { echo(handler); };
   for (int i = 0; i < 8; ++i) connect();
@@ -104,7 +108,7 @@ TEST_F(Engines, KeepTheirSocketsApart) {
   }
 }
 
-TEST_F(Engines, OutliveTheirSocketsAndUseTheirIdsAgain) {
+TEST_P(Engines, OutliveTheirSocketsAndUseTheirIdsAgain) {
   start(driven_options(TransportChoice::kAuto), driven_options(TransportChoice::kAuto));
   host->when_accepted = [&](Socket& socket, Recorder& handler) {
     echo(handler);
@@ -133,7 +137,7 @@ TEST_F(Engines, OutliveTheirSocketsAndUseTheirIdsAgain) {
   EXPECT_EQ(engines_of(*client), 1u);
 }
 
-TEST_F(Engines, AnOpenThatIsTooLateIsClosedAgain) {
+TEST_P(Engines, AnOpenThatIsTooLateIsClosedAgain) {
   start(driven_options(TransportChoice::kAuto), driven_options(TransportChoice::kAuto));
   connect();
   Recorder late;
@@ -147,7 +151,7 @@ TEST_F(Engines, AnOpenThatIsTooLateIsClosedAgain) {
   EXPECT_EQ(connect().opened, 1);
 }
 
-TEST_F(Engines, AutoIsServedOverTcpWhereThePeerHasNoDevice) {
+TEST_P(Engines, AutoIsServedOverTcpWhereThePeerHasNoDevice) {
   start(driven_options(TransportChoice::kAuto), driven_options(TransportChoice::kTcp));
   for (int i = 0; i < 3; ++i) {
     Recorder& handler = connect();
@@ -157,7 +161,7 @@ TEST_F(Engines, AutoIsServedOverTcpWhereThePeerHasNoDevice) {
   EXPECT_EQ(engines_of(*client), 0u);
 }
 
-TEST_F(Engines, AutoIsServedOverTcpWhereAnEngineCannotBeSetUp) {
+TEST_P(Engines, AutoIsServedOverTcpWhereAnEngineCannotBeSetUp) {
   NodeOptions poor = driven_options(TransportChoice::kAuto);
   poor.memory.block_bytes = 64 << 10;
   poor.memory.cap_bytes = 128 << 10;  // too little for an engine's receives
@@ -186,7 +190,7 @@ TEST_F(Engines, AutoIsServedOverTcpWhereAnEngineCannotBeSetUp) {
   EXPECT_EQ(engines_of(*server), 0u);
 }
 
-TEST_F(Engines, SoftnicByNameFailsNamingTheCause) {
+TEST_P(Engines, SoftnicByNameFailsNamingTheCause) {
   start(driven_options(TransportChoice::kAuto), driven_options(TransportChoice::kTcp));
   Recorder& handler = connect({.connect_timeout = 500ms, .transport = TransportChoice::kSoftnic});
   EXPECT_EQ(handler.opened, 0);
@@ -195,7 +199,7 @@ TEST_F(Engines, SoftnicByNameFailsNamingTheCause) {
               HasSubstr("no softnic engine: the peer has no softnic device"));
 }
 
-TEST_F(Engines, RdmaByNameFailsNamingTheCause) {
+TEST_P(Engines, RdmaByNameFailsNamingTheCause) {
   start(driven_options(TransportChoice::kSoftnic), driven_options(TransportChoice::kAuto));
   Recorder& handler = connect({.connect_timeout = 500ms, .transport = TransportChoice::kRdma});
   EXPECT_EQ(handler.opened, 0);
@@ -203,7 +207,7 @@ TEST_F(Engines, RdmaByNameFailsNamingTheCause) {
               HasSubstr("no rdma engine: this node has no such device"));
 }
 
-TEST_F(Engines, TcpByNameMakesNone) {
+TEST_P(Engines, TcpByNameMakesNone) {
   start(driven_options(TransportChoice::kAuto), driven_options(TransportChoice::kAuto));
   Recorder& handler = connect({.connect_timeout = 500ms, .transport = TransportChoice::kTcp});
   ASSERT_EQ(handler.opened, 1);
@@ -211,7 +215,7 @@ TEST_F(Engines, TcpByNameMakesNone) {
   EXPECT_EQ(engines_of(*client), 0u);
 }
 
-TEST_F(Engines, AreMadeAnewAfterTheirPeerHasGone) {
+TEST_P(Engines, AreMadeAnewAfterTheirPeerHasGone) {
   start(driven_options(TransportChoice::kAuto), driven_options(TransportChoice::kAuto));
   Recorder& first = connect();
   ASSERT_EQ(first.opened, 1);
@@ -222,7 +226,7 @@ TEST_F(Engines, AreMadeAnewAfterTheirPeerHasGone) {
   EXPECT_EQ(first.close_status.code(), Code::kUnavailable);
   ASSERT_TRUE(drive({client.get()}, [&] { return engines_of(*client) == 0; }));
 
-  server = make_node(driven_options(TransportChoice::kAuto));
+  server = make_node(options(driven_options(TransportChoice::kAuto)));
   auto listener = server->listen(address, [&](Socket& socket) -> SocketHandler* {
     host->handlers.push_back(std::make_unique<Recorder>());
     host->handlers.back()->socket = &socket;
@@ -237,7 +241,7 @@ TEST_F(Engines, AreMadeAnewAfterTheirPeerHasGone) {
   listener->reset();
 }
 
-TEST_F(Engines, AreSetUpUnderASharedSecret) {
+TEST_P(Engines, AreSetUpUnderASharedSecret) {
   NodeOptions options = driven_options(TransportChoice::kSoftnic);
   options.secret = "open sesame";
   start(options, options);
@@ -247,7 +251,7 @@ TEST_F(Engines, AreSetUpUnderASharedSecret) {
 }
 
 // Somebody between the two ends who takes the devices out of the server's hello.
-TEST_F(Engines, ADowngradeOnTheWayIsNoticed) {
+TEST_P(Engines, ADowngradeOnTheWayIsNoticed) {
   NodeOptions options = driven_options(TransportChoice::kAuto);
   options.secret = "open sesame";
   start(options, options);
@@ -281,10 +285,52 @@ TEST_F(Engines, ADowngradeOnTheWayIsNoticed) {
   for (const int fd : {near, far, listener}) network.close(fd);
 }
 
-// More engines than one completion queue takes: each still gets its completions.
-TEST(ManyEngines, SpreadOverCompletionQueues) {
+INSTANTIATE_TEST_SUITE_P(With, Engines, ::testing::Bool(), [](const auto& tested) {
+  return tested.param ? "SharedReceives" : "OwnReceives";
+});
+
+// The SRQ of the server has room for one: the second client is served over TCP, and by RDMA when
+// the first has gone.
+TEST(SharedReceivesOfNodes, AnEngineThatDoesNotFitIsServedOverTcp) {
+  auto server = make_node(with_shared_receives(driven_options(TransportChoice::kAuto), 1));
+  Host host(*server);
+  host.when_accepted = [](Socket&, Recorder& handler) { echo(handler); };
+  std::vector<std::unique_ptr<Node>> clients;
+  std::vector<Recorder> handlers(3);
+  const auto connect = [&](size_t i) {
+    clients.push_back(make_node(driven_options(TransportChoice::kAuto)));
+    clients.back()->connect(host.address(), {}, &handlers[i]);
+    EXPECT_TRUE(drive({clients.back().get(), server.get()},
+                      [&] { return handlers[i].opened + handlers[i].closed > 0; }));
+    EXPECT_EQ(handlers[i].opened, 1) << handlers[i].close_status.to_string();
+    EXPECT_TRUE(send_text(*handlers[i].socket, *clients.back(), "hello").ok());
+    EXPECT_TRUE(drive({clients.back().get(), server.get()},
+                      [&] { return handlers[i].messages.size() == 1; }));
+    handlers[i].messages.clear();
+    return handlers[i].socket->transport();
+  };
+  EXPECT_EQ(connect(0), TransportKind::kSoftnic);
+  EXPECT_EQ(connect(1), TransportKind::kTcp);
+  destroy(clients[0], {server.get()});
+  EXPECT_TRUE(drive({server.get()}, [&] { return engines_of(*server) == 0; }));
+  EXPECT_EQ(server->pool().stats().live_bytes, 0u) << "the SRQ has gone with its last engine";
+  EXPECT_EQ(connect(2), TransportKind::kSoftnic);
+  for (auto& client : clients) destroy(client, {server.get()});
+  host.listener.reset();
+}
+
+class ManyEngines : public ::testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(With, ManyEngines, ::testing::Bool(), [](const auto& tested) {
+  return tested.param ? "SharedReceives" : "OwnReceives";
+});
+
+// More engines than one completion queue takes, or all of them on one SRQ: each still gets its
+// completions.
+TEST_P(ManyEngines, EachGetsItsCompletions) {
   constexpr size_t kServers = 25;
-  auto client = make_node(driven_options(TransportChoice::kSoftnic));
+  const NodeOptions client_options = driven_options(TransportChoice::kSoftnic);
+  auto client =
+      make_node(GetParam() ? with_shared_receives(client_options, kServers) : client_options);
   std::vector<std::unique_ptr<Node>> servers;
   std::vector<std::unique_ptr<Host>> hosts;
   std::vector<Recorder> handlers(kServers);

@@ -9,13 +9,16 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class Sockets : public ::testing::TestWithParam<TransportChoice> {
+enum class Way : uint8_t { kTcp, kSoftnic, kSoftnicWithSharedReceives };
+
+class Sockets : public ::testing::TestWithParam<Way> {
  protected:
   void SetUp() override {
     kernel_world();  // keeps descriptors of its own
     descriptors_ = open_descriptors();
-    client = make_node(driven_options(GetParam()));
-    server = make_node(driven_options(TransportChoice::kAuto));
+    client = make_node(
+        options(GetParam() == Way::kTcp ? TransportChoice::kTcp : TransportChoice::kSoftnic));
+    server = make_node(options(TransportChoice::kAuto));
     host = std::make_unique<Host>(*server);
   }
 
@@ -33,6 +36,11 @@ class Sockets : public ::testing::TestWithParam<TransportChoice> {
     EXPECT_EQ(server->pool().stats().live_bytes, 0u);
     server.reset();
     EXPECT_EQ(open_descriptors(), descriptors_);
+  }
+
+  static NodeOptions options(TransportChoice transport) {
+    NodeOptions made = driven_options(transport);
+    return GetParam() == Way::kSoftnicWithSharedReceives ? with_shared_receives(made, 2) : made;
   }
 
   bool until(const std::function<bool()>& done) {
@@ -231,9 +239,9 @@ TEST_P(Sockets, HandlersMayCloseWithinTheirCallbacks) {
 }
 
 TEST_P(Sockets, RefuseMessagesThatThePeerDoesNotTake) {
-  NodeOptions options = driven_options(TransportChoice::kAuto);
-  options.max_message_bytes = 1000;
-  auto modest = make_node(options);
+  NodeOptions modest_options = options(TransportChoice::kAuto);
+  modest_options.max_message_bytes = 1000;
+  auto modest = make_node(modest_options);
   Host modest_host(*modest);
   client->connect(modest_host.address(), {}, &handler);
   ASSERT_TRUE(drive({client.get(), modest.get()}, [&] { return handler.opened == 1; }));
@@ -329,11 +337,22 @@ TEST_P(Sockets, ManyAreOpenAtOnce) {
   }));
 }
 
+std::string way_name(const ::testing::TestParamInfo<Way>& tested) {
+  switch (tested.param) {
+    case Way::kTcp:
+      return "Tcp";
+    case Way::kSoftnic:
+      return "Softnic";
+    case Way::kSoftnicWithSharedReceives:
+      return "SoftnicWithSharedReceives";
+  }
+  return "";
+}
+
 INSTANTIATE_TEST_SUITE_P(Over, Sockets,
-                         ::testing::Values(TransportChoice::kTcp, TransportChoice::kSoftnic),
-                         [](const auto& tested) {
-                           return tested.param == TransportChoice::kTcp ? "Tcp" : "Softnic";
-                         });
+                         ::testing::Values(Way::kTcp, Way::kSoftnic,
+                                           Way::kSoftnicWithSharedReceives),
+                         way_name);
 
 }  // namespace
 }  // namespace be::test

@@ -23,6 +23,14 @@ NodeOptions driven_options(TransportChoice transport) {
   return options;
 }
 
+NodeOptions with_shared_receives(NodeOptions options, uint32_t engines) {
+  EngineOptions& engine = options.engine;
+  engine.shared_receives = 1;  // so that the least of an engine is known
+  const uint32_t least = reserved_receives(engine) + initial_credits(engine);
+  engine.shared_receives = engines * least + engine.recv_queue_depth / 2;
+  return options;
+}
+
 std::unique_ptr<Node> make_node(const NodeOptions& options) {
   auto node = Node::create(kernel_world(), options);
   if (!node.ok()) {

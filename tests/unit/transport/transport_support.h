@@ -18,6 +18,8 @@ namespace be::test {
 inline constexpr Nanoseconds kPatience = 10s;  // a test that waits so long has failed
 
 NodeOptions driven_options(TransportChoice transport = TransportChoice::kTcp);
+// The receives of its engines are those of one SRQ, with room for `engines` and little to spare.
+NodeOptions with_shared_receives(NodeOptions options, uint32_t engines);
 std::unique_ptr<Node> make_node(const NodeOptions& options);
 Address any_loopback_port();
 
