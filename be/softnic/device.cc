@@ -27,6 +27,12 @@ SoftnicStats softnic_stats(const Device& device) {
 }  // namespace be
 
 namespace be::softnic {
+namespace {
+
+// A link is to send on while nobody polls, but what waits in front of it delays what others post.
+constexpr uint32_t kWritesForLink = 4;
+
+}  // namespace
 
 Result<std::unique_ptr<Device>> SoftnicDevice::open(const SoftnicOptions& options) {
   if (options.max_queue_pairs == 0 || options.max_queue_pairs > kMaxQueuePairs) {
@@ -61,7 +67,7 @@ SoftnicDevice::SoftnicDevice(const SoftnicOptions& options)
              .max_recv_sge = kMaxRecvSge,
              .max_inline_bytes = kSlotPayload,
              .max_queue_pairs = options.max_queue_pairs,
-             .useful_writes = link_.paces() ? 0u : 1u};  // a link sends on while nobody polls
+             .useful_writes = link_.paces() ? kWritesForLink : 1};
   bells_.resize(kMaxCompletionQueues);
   std::strcpy(ibv_device_.name, "softnic");
   context_.device = &ibv_device_;
