@@ -45,12 +45,15 @@ NodeOptions node_options(TransportChoice transport, const Waiting& waiting) {
   return options;
 }
 
-EchoServer::EchoServer(TransportChoice transport)
-    : node_(make_node(transport, {})), server_(need(rpc::Server::create(*node_, {}))) {}
+EchoServer::EchoServer(const NodeOptions& options)
+    : node_(need(Node::create(kernel_world(), options))),
+      server_(need(rpc::Server::create(*node_, {}))) {}
 
-std::unique_ptr<EchoServer> EchoServer::start(const std::string& address,
-                                              TransportChoice transport) {
-  std::unique_ptr<EchoServer> echo(new EchoServer(transport));
+std::unique_ptr<EchoServer> EchoServer::start(const std::string& address, TransportChoice transport,
+                                              uint32_t shared_receives) {
+  NodeOptions options = node_options(transport);
+  options.engine.shared_receives = shared_receives;
+  std::unique_ptr<EchoServer> echo(new EchoServer(options));
   need(echo->server_->add_method("rxe.Echo", rpc::RunOn::kWorkers, [](rpc::ServerCall call) {
     Buffer body = std::move(call.body());
     for (size_t i = 0; i < body.size(); ++i) body.data()[i] ^= 0xff;

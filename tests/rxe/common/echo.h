@@ -28,13 +28,14 @@ NodeOptions node_options(TransportChoice transport, const Waiting& waiting = {})
 class EchoServer {
  public:
   static std::unique_ptr<EchoServer> start(const std::string& address,
-                                           TransportChoice transport = TransportChoice::kRdma);
+                                           TransportChoice transport = TransportChoice::kRdma,
+                                           uint32_t shared_receives = 0);
 
   const Address& address() const { return server_->address(); }
   void wait_until_told_to_end();  // EchoClient::end_server
 
  private:
-  explicit EchoServer(TransportChoice transport);
+  explicit EchoServer(const NodeOptions& options);
 
   std::unique_ptr<Node> node_;
   std::unique_ptr<rpc::Server> server_;
