@@ -18,6 +18,7 @@
 #include "be/base/histogram.h"
 #include "be/rpc/channel.h"
 #include "be/rpc/server.h"
+#include "bench/common/bench_node.h"
 #include "bench/common/need.h"
 #include "bench/common/server_process.h"
 
@@ -29,6 +30,7 @@ using be::Nanoseconds;
 using be::Node;
 using be::Result;
 using be::Time;
+using be::bench::make_node;
 using be::bench::need;
 using be::bench::ServerProcess;
 
@@ -50,17 +52,9 @@ struct Figures {
   double cpu_us = 0;  // user + system of one round, all processes
 };
 
-std::unique_ptr<Node> make_node(const std::string& transport, bool driven) {
-  be::NodeOptions options;
-  options.transport =
-      transport == "tcp" ? be::TransportChoice::kTcp : be::TransportChoice::kSoftnic;
-  options.driven = driven;
-  return need(Node::create(be::kernel_world(), options));
-}
-
 // Until it is killed.
 [[noreturn]] void serve(const std::string& transport, size_t reply_bytes) {
-  const auto node = make_node(transport, /*driven=*/false);
+  const auto node = make_node(transport, /*driven=*/false, /*polling=*/false);
   const auto server = need(be::rpc::Server::create(*node, {}));
   need(server->add_method("bench.Fetch", be::rpc::RunOn::kIoThread, [&](be::rpc::ServerCall call) {
     Result<Buffer> reply = node->pool().allocate_buffer(reply_bytes);
@@ -77,7 +71,7 @@ std::unique_ptr<Node> make_node(const std::string& transport, bool driven) {
 class Client {
  public:
   Client(const std::string& transport, const Options& options)
-      : options_(options), node_(make_node(transport, /*driven=*/true)) {
+      : options_(options), node_(make_node(transport, /*driven=*/true, /*polling=*/false)) {
     for (size_t i = 0; i < options.servers; ++i) {
       servers_.push_back(
           need(ServerProcess::start({"--server", "--transports", transport, "--reply-bytes",

@@ -26,6 +26,7 @@
 #include "be/base/histogram.h"
 #include "be/rpc/channel.h"
 #include "be/rpc/server.h"
+#include "bench/common/bench_node.h"
 #include "bench/common/need.h"
 #include "bench/common/server_process.h"
 #include "bench/common/touch.h"
@@ -40,6 +41,7 @@ using be::Result;
 using be::Status;
 using be::Time;
 using be::bench::die;
+using be::bench::make_node;
 using be::bench::need;
 
 constexpr size_t kReplyBytes = 32;
@@ -67,15 +69,6 @@ struct Figures {
 
 using Key = std::tuple<std::string, std::string, size_t>;  // transport, mode, size
 using Measured = std::map<Key, std::vector<Figures>>;
-
-std::unique_ptr<Node> make_node(const std::string& transport, bool driven, bool polling) {
-  be::NodeOptions options;
-  options.transport =
-      transport == "tcp" ? be::TransportChoice::kTcp : be::TransportChoice::kSoftnic;
-  options.driven = driven;
-  options.spin_forever = polling;
-  return need(Node::create(be::kernel_world(), options));
-}
 
 // Until it is killed.
 [[noreturn]] void serve(const std::string& transport, const std::string& mode) {

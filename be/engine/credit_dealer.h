@@ -51,7 +51,6 @@ class CreditDealer {
   Id least_owing() const;                    // who is to get memory; kNobody: the engines gone
   void replaced(Id id);                      // one that it (or nobody) owed, with fresh memory
 
-  uint32_t entries() const { return entries_; }
   uint32_t engines() const { return engines_; }
   uint32_t free() const { return entries_ - reserved_ - held_ - lost_; }
   uint32_t missing() const { return owed_ + lost_; }  // entries that are not posted

@@ -30,7 +30,7 @@
 namespace be {
 
 inline constexpr uint16_t kHandshakeMark = 0x4542;
-inline constexpr uint16_t kHandshakeVersion = 1;
+inline constexpr uint16_t kHandshakeVersion = 2;
 inline constexpr size_t kHandshakeHeaderBytes = 8;
 inline constexpr size_t kMaxHandshakeBody = 2048;
 inline constexpr size_t kHandshakeProofBytes = 32;
